@@ -1,0 +1,1 @@
+"""One Warp-native read path from physics to every renderer and viewer."""

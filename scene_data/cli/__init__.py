@@ -1,0 +1,5 @@
+"""The `scene-data` command line."""
+
+
+def main() -> None:
+    """Entry point."""

@@ -1,0 +1,54 @@
+"""Errors that carry the names and values they speak of."""
+
+from collections.abc import Iterable
+
+__all__ = ["MissingDependencyError", "ModelLoadError", "SceneDataError", "UnknownNameError"]
+
+
+class SceneDataError(Exception):
+    """Base of the errors that this package defines."""
+
+
+class UnknownNameError(SceneDataError, ValueError):
+    """A name that is not among the known ones.
+
+    Attributes:
+        kind: What the name should have named, for example `"camera"`.
+        name: The name that was given.
+        known: The names that would have been accepted.
+    """
+
+    def __init__(self, kind: str, name: object, known: Iterable[str]):
+        self.kind = kind
+        self.name = name
+        self.known = tuple(known)
+        choices = ", ".join(self.known) if self.known else "none"
+        super().__init__(f"Unknown {kind} {name!r}. Known: {choices}.")
+
+
+class ModelLoadError(SceneDataError, ValueError):
+    """A model file that is missing or that the engine refuses.
+
+    Attributes:
+        path: The file that was to be loaded.
+        reason: What is wrong with it.
+    """
+
+    def __init__(self, path: str, reason: str):
+        self.path = path
+        self.reason = reason
+        super().__init__(f"Cannot load the model {path!r}: {reason}")
+
+
+class MissingDependencyError(SceneDataError, ImportError):
+    """An optional library that is not installed.
+
+    Attributes:
+        library: The module that could not be imported.
+        extra: The extra of this package that installs it.
+    """
+
+    def __init__(self, library: str, extra: str, purpose: str):
+        self.library = library
+        self.extra = extra
+        super().__init__(f"{purpose} needs {library!r}, which is not installed. Run: pip install 'scene-data[{extra}]'")
