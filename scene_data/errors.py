@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-__all__ = ["MissingDependencyError", "ModelLoadError", "SceneDataError", "UnknownNameError"]
+__all__ = ["AdapterLoadError", "MissingDependencyError", "ModelLoadError", "SceneDataError", "UnknownNameError"]
 
 
 class SceneDataError(Exception):
@@ -52,3 +52,21 @@ class MissingDependencyError(SceneDataError, ImportError):
         self.library = library
         self.extra = extra
         super().__init__(f"{purpose} needs {library!r}, which is not installed. Run: pip install 'scene-data[{extra}]'")
+
+
+class AdapterLoadError(SceneDataError, ImportError):
+    """A registered adapter whose code does not load.
+
+    Attributes:
+        kind: What the adapter is, for example `"render backend"`.
+        adapter: The name it is registered under.
+        target: Where it was declared to be, as `"module:attribute"`.
+        reason: What went wrong there.
+    """
+
+    def __init__(self, kind: str, adapter: str, target: str, reason: str):
+        self.kind = kind
+        self.adapter = adapter
+        self.target = target
+        self.reason = reason
+        super().__init__(f"Cannot load the {kind} {adapter!r} from {target!r}: {reason}")
