@@ -1,0 +1,56 @@
+# Every target does its own set-up: a virtual environment in .venv, filled once and kept until its inputs change.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PACKAGES := scene_data backends renderers visualizers
+CHECKED := $(PACKAGES) tests docs benchmarks
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow lint format docs bench clean
+
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(INSTALLED) ## Make the virtual environment with all that the other targets need
+
+# Where Python comes without ensurepip (Debian splits it off), the outer pip fills the new environment.
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV) || { $(PYTHON) -m venv --clear --without-pip $(VENV) \
+		&& $(PYTHON) -m pip --python $(BIN)/python install pip; }
+
+$(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install -c constraints.txt -e '.[torch,video,gym,dev]'
+	touch $@
+
+demo: $(INSTALLED) ## Simulate the demo robot and write its camera frames to out/demo
+	$(BIN)/scene-data render demo --engine mujoco_batch --num-envs 4 --steps 200 --every 4 \
+		--camera front:320x240:rgb,depth,seg --camera free:320x240:rgb,depth,seg --out out/demo
+
+test: $(INSTALLED) ## Run the tests, without those marked slow
+	$(BIN)/python -m pytest -m 'not slow'
+
+test-slow: $(INSTALLED) ## Run the tests marked slow
+	$(BIN)/python -m pytest -m slow
+
+lint: $(INSTALLED) ## Check style, formatting and types
+	$(BIN)/ruff check $(CHECKED)
+	$(BIN)/ruff format --check $(CHECKED)
+	rm -rf build/typecheck
+	mkdir -p build/typecheck/scene_data
+	ln -s $(addprefix $(CURDIR)/,$(wildcard scene_data/*) backends renderers visualizers) build/typecheck/scene_data
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+format: $(INSTALLED) ## Apply the style that `make lint` checks
+	$(BIN)/ruff check --fix $(CHECKED)
+	$(BIN)/ruff format $(CHECKED)
+
+docs: $(INSTALLED) ## Build the documentation into build/docs
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/docs
+
+bench: $(INSTALLED) ## Measure the ratios that the documentation speaks of
+	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+
+clean: ## Remove what the targets made, the virtual environment included
+	rm -rf $(VENV) build dist out *.egg-info .pytest_cache .hypothesis .ruff_cache .benchmarks
