@@ -1,0 +1,273 @@
+"""Where a camera sits, how it projects, what it draws, and what a user asks of it.
+
+All are values: immutable, hashable, free of any engine or graphics type. Poses map the camera frame to the world or to
+a body. The camera frame is MuJoCo's and OpenGL's: it looks along -Z, +X is right, +Y is up. Quaternions are
+(x, y, z, w). Lengths are metres.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+__all__ = [
+    "BodyMount",
+    "CameraCfg",
+    "CameraMount",
+    "Intrinsics",
+    "ModelCamera",
+    "Orthographic",
+    "Pinhole",
+    "VisualOptions",
+    "WorldPose",
+]
+
+Vector = tuple[float, ...]
+Vectors = Vector | tuple[Vector, ...]
+
+
+@dataclass(frozen=True)
+class ModelCamera:
+    """A camera of the model; the engine says where it is, tracking modes included.
+
+    Attributes:
+        camera: Its name, or its index in the model.
+    """
+
+    camera: str | int
+
+
+@dataclass(frozen=True)
+class BodyMount:
+    """A pose fixed on a body of the model.
+
+    Attributes:
+        body: The body's name, or its index in the model.
+        position: Camera position in the body frame (3,) [m].
+        quaternion: Camera orientation in the body frame (x, y, z, w); normalized on construction.
+    """
+
+    body: str | int
+    position: Vector = (0.0, 0.0, 0.0)
+    quaternion: Vector = (0.0, 0.0, 0.0, 1.0)
+
+    def __post_init__(self):
+        object.__setattr__(self, "position", _single(_vectors("position", self.position, 3)))
+        object.__setattr__(self, "quaternion", _single(_unit_quaternions(self.quaternion)))
+
+
+@dataclass(frozen=True)
+class WorldPose:
+    """A pose in each environment's world frame, one for all environments or one for each.
+
+    Attributes:
+        position: Camera position (3,) or (N, 3) [m].
+        quaternion: Camera orientation (4,) or (N, 4), (x, y, z, w); normalized on construction.
+    """
+
+    position: Vectors
+    quaternion: Vectors = (0.0, 0.0, 0.0, 1.0)
+
+    def __post_init__(self):
+        object.__setattr__(self, "position", _vectors("position", self.position, 3))
+        object.__setattr__(self, "quaternion", _unit_quaternions(self.quaternion))
+        if len({count for count in (_count(self.position), _count(self.quaternion)) if count is not None}) > 1:
+            raise ValueError(
+                f"WorldPose has {_count(self.position)} positions but {_count(self.quaternion)} quaternions"
+            )
+
+    @property
+    def num_envs(self) -> int | None:
+        """Number of environments that it names poses for, None when one pose serves all."""
+        counts = [count for count in (_count(self.position), _count(self.quaternion)) if count is not None]
+        return counts[0] if counts else None
+
+    @classmethod
+    def looking_at(cls, eye: Sequence[float], target: Sequence[float], up: Sequence[float] = (0, 0, 1)) -> "WorldPose":
+        """A pose at `eye` (3,) whose optical axis goes through `target` (3,), with `up` (3,) upwards in the image.
+
+        Raises:
+            ValueError: `eye` equals `target`.
+        """
+        back = np.asarray(eye, float) - np.asarray(target, float)
+        distance = float(np.linalg.norm(back))
+        if not distance > 0.0:
+            raise ValueError(f"eye and target are the same point {tuple(eye)}: there is no direction to look along")
+        back /= distance
+        right = np.cross(np.asarray(up, float), back)
+        if np.linalg.norm(right) < 1e-9:  # looking along `up`: any right will do, take the one nearest to +X
+            right = np.cross((0.0, 1.0, 0.0) if abs(back[1]) < 0.9 else (0.0, 0.0, 1.0), back)
+        right /= np.linalg.norm(right)
+        return cls(tuple(eye), _matrix_to_quaternion(np.column_stack((right, np.cross(back, right), back))))
+
+
+CameraMount = ModelCamera | BodyMount | WorldPose
+
+
+@dataclass(frozen=True)
+class Pinhole:
+    """A pinhole projection, lengths in pixels, from the image's top-left corner; pixel centres lie at +0.5.
+
+    The ray through the image point (u, v) is ((u - cx) / fx, -(v - cy) / fy, -1) in the camera frame.
+
+    Attributes:
+        fx: Horizontal focal length [pixels], above 0.
+        fy: Vertical focal length [pixels], above 0.
+        cx: Principal point, from the left edge [pixels].
+        cy: Principal point, from the top edge [pixels].
+    """
+
+    fx: float
+    fy: float
+    cx: float
+    cy: float
+
+    def __post_init__(self):
+        for name in ("fx", "fy", "cx", "cy"):
+            object.__setattr__(self, name, _finite(name, getattr(self, name)))
+        if self.fx <= 0.0 or self.fy <= 0.0:
+            raise ValueError(f"focal lengths must be above 0, got fx={self.fx}, fy={self.fy}")
+
+    @classmethod
+    def from_fovy(cls, fovy: float, width: int, height: int) -> "Pinhole":
+        """Square pixels and a centred principal point, `fovy` degrees between the top and the bottom edge."""
+        if not 0.0 < fovy < 180.0:
+            raise ValueError(f"fovy must lie between 0 and 180 degrees, got {fovy}")
+        focal = 0.5 * height / math.tan(0.5 * math.radians(fovy))
+        return cls(focal, focal, 0.5 * width, 0.5 * height)
+
+
+@dataclass(frozen=True)
+class Orthographic:
+    """A parallel projection along -Z with square pixels.
+
+    Attributes:
+        height: What the image's height covers [m], above 0.
+    """
+
+    height: float
+
+    def __post_init__(self):
+        object.__setattr__(self, "height", _finite("height", self.height))
+        if self.height <= 0.0:
+            raise ValueError(f"an orthographic height must be above 0, got {self.height}")
+
+
+Intrinsics = Pinhole | Orthographic
+
+
+@dataclass(frozen=True)
+class VisualOptions:
+    """What a camera draws.
+
+    Attributes:
+        geom_groups: Geom groups that are visible.
+        shadows: Whether lights cast shadows.
+        textures: Whether materials show their textures.
+        skybox: Whether rays that hit nothing show the model's sky box, where it has one.
+        background: Colour of rays that hit nothing else, (red, green, blue) in [0, 1].
+    """
+
+    geom_groups: tuple[int, ...] = (0, 1, 2)
+    shadows: bool = True
+    textures: bool = True
+    skybox: bool = True
+    background: Vector = (0.0, 0.0, 0.0)
+
+    def __post_init__(self):
+        object.__setattr__(self, "geom_groups", tuple(sorted({int(group) for group in self.geom_groups})))
+        background = _single(_vectors("background", self.background, 3))
+        if not all(0.0 <= channel <= 1.0 for channel in background):
+            raise ValueError(f"background must lie in [0, 1], got {background}")
+        object.__setattr__(self, "background", background)
+
+
+@dataclass(frozen=True)
+class CameraCfg:
+    """A camera of a simulation, as the user describes it.
+
+    Attributes:
+        name: A camera of the model; or, with a `mount`, a new one; or `"free"` for MuJoCo's default free view, unless
+            the model has a camera of that name.
+        width: Image width [pixels].
+        height: Image height [pixels].
+        data_types: What to render, by Isaac Lab's names: `rgb`, `depth`, `distance_to_image_plane` (the same),
+            `segmentation`, and what else the render backend offers.
+        mount: Where a new camera sits.
+        intrinsics: How it projects; None is the model camera's own projection, or 45 degrees of vertical field of view
+            for a new one.
+        options: What it draws.
+
+    Raises:
+        ValueError: A size below 1, or no or repeated data types.
+    """
+
+    name: str
+    width: int
+    height: int
+    data_types: tuple[str, ...] = ("rgb",)
+    mount: CameraMount | None = None
+    intrinsics: Intrinsics | None = None
+    options: VisualOptions = field(default_factory=VisualOptions)
+
+    def __post_init__(self):
+        object.__setattr__(self, "data_types", tuple(self.data_types))
+        if self.width < 1 or self.height < 1:
+            raise ValueError(f"camera {self.name!r}: the size {self.width}x{self.height} is below 1x1")
+        if not self.data_types:
+            raise ValueError(f"camera {self.name!r} asks for no data types")
+        if len(set(self.data_types)) < len(self.data_types):
+            raise ValueError(f"camera {self.name!r} names a data type twice: {list(self.data_types)}")
+
+
+def _finite(name: str, value: float) -> float:
+    value = float(value)
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be finite, got {value}")
+    return value
+
+
+def _vectors(name: str, values: ArrayLike, size: int) -> Vectors:
+    """`values` of shape (size,) or (N, size) as nested tuples, which can be hashed."""
+    array = np.asarray(values, dtype=float)
+    if array.ndim not in (1, 2) or array.shape[-1] != size or array.size == 0:
+        raise ValueError(f"{name} must have shape ({size},) or (N, {size}), got {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite, got {array.tolist()}")
+    if array.ndim == 1:
+        return tuple(array.tolist())
+    return tuple(tuple(row) for row in array.tolist())
+
+
+def _unit_quaternions(values: ArrayLike) -> Vectors:
+    array = np.asarray(_vectors("quaternion", values, 4))
+    norm = np.linalg.norm(array, axis=-1, keepdims=True)
+    if (norm < 1e-12).any():
+        raise ValueError("quaternion must not be zero")
+    return _vectors("quaternion", array / norm, 4)
+
+
+def _single(vectors: Vectors) -> Vector:
+    if isinstance(vectors[0], tuple):
+        raise ValueError(f"expected one vector, got {len(vectors)}")
+    return vectors  # pyright: ignore[reportReturnType]
+
+
+def _count(vectors: Vectors) -> int | None:
+    return len(vectors) if isinstance(vectors[0], tuple) else None
+
+
+def _matrix_to_quaternion(rotation: np.ndarray) -> Vector:
+    """(x, y, z, w) of a rotation matrix (3, 3): the top eigenvector of Bar-Itzhack's symmetric 4x4 matrix."""
+    m = rotation
+    k = np.array(
+        [
+            [m[0, 0] - m[1, 1] - m[2, 2], 0.0, 0.0, 0.0],
+            [m[0, 1] + m[1, 0], m[1, 1] - m[0, 0] - m[2, 2], 0.0, 0.0],
+            [m[0, 2] + m[2, 0], m[1, 2] + m[2, 1], m[2, 2] - m[0, 0] - m[1, 1], 0.0],
+            [m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1], m[0, 0] + m[1, 1] + m[2, 2]],
+        ]
+    )
+    return tuple(np.linalg.eigh(k)[1][:, -1].tolist())  # eigh reads the lower triangle

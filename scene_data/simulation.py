@@ -1,0 +1,237 @@
+"""SimulationContext: steps an engine and runs the render turns that its consumers ask for."""
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, ClassVar
+
+import warp as wp
+
+from scene_data.errors import UnknownNameError
+from scene_data.physics import PhysicsCfg, PhysicsEngine
+from scene_data.provider import SceneDataProvider
+from scene_data.registry import pipelines, visualizers
+
+__all__ = ["RENDER_MODES", "SimulationCfg", "SimulationContext"]
+
+RENDER_MODES = ("synchronous",)
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass
+class SimulationCfg:
+    """What to simulate, and who looks at it.
+
+    Attributes:
+        physics: The engine's configuration, for example `scene_data.backends.MujocoPhysicsCfg(...)`.
+        device: Warp device of the engine and of the frames.
+        dt: Physics timestep [s]; None is the model's own.
+        render_interval: Physics steps between two looks at who is due for a frame.
+        render_mode: `"synchronous"`: reading `camera.data` captures if the state has moved since its frame.
+        cameras: `scene_data.renderers.CameraCfg`s.
+        visualizer_cfgs: Configurations of viewers.
+        render_backend: Name of the render backend.
+        max_frame_bytes: Budget of the frame store; None is what the cameras need for each frame to be held while the
+            next two are rendered.
+    """
+
+    physics: PhysicsCfg
+    device: str = "cpu"
+    dt: float | None = None
+    render_interval: int = 1
+    render_mode: str = "synchronous"
+    cameras: Sequence[Any] = ()
+    visualizer_cfgs: Sequence[Any] = ()
+    render_backend: str = "mujoco_warp"
+    max_frame_bytes: int | None = None
+
+    def __post_init__(self):
+        if not isinstance(self.physics, PhysicsCfg):
+            raise ValueError(f"physics must be a physics configuration such as MujocoPhysicsCfg, not {self.physics!r}")
+        if self.dt is not None and not self.dt > 0.0:
+            raise ValueError(f"dt must be above 0 s, got {self.dt}")
+        if self.render_interval < 1:
+            raise ValueError(f"render_interval must be at least 1 physics step, got {self.render_interval}")
+        if self.render_mode not in RENDER_MODES:
+            raise UnknownNameError("render mode", self.render_mode, RENDER_MODES)
+
+
+class SimulationContext:
+    """One simulation: an engine, the provider that reads it, and the cameras that look at it.
+
+    The physics lock covers every step and every read of the engine's state; it is released while frames are rendered
+    and handed out. Leave the context with `close()`, or use it in a `with` statement.
+
+    Args:
+        cfg: What to simulate.
+
+    Raises:
+        ModelLoadError: The model is missing or broken.
+        UnknownNameError: A camera, device, viewer or render backend has a name that is not known.
+        ValueError: A value in the configuration cannot be used. Nothing half-built is left behind.
+    """
+
+    _open: ClassVar[list["SimulationContext"]] = []
+
+    def __init__(self, cfg: SimulationCfg):
+        self.cfg = cfg
+        self.physics_lock = threading.RLock()
+        self._closed = False
+        self._steps = 0
+        self._pipeline: Any = None
+        for visualizer in cfg.visualizer_cfgs:
+            visualizers.get(getattr(visualizer, "visualizer_type", type(visualizer).__name__))
+        self.physics: PhysicsEngine = cfg.physics.create(_checked_device(cfg.device), cfg.dt)
+        try:
+            self.provider = SceneDataProvider(self.physics.backend)
+            self._pipeline = self._create_pipeline()
+        except BaseException:
+            self.physics.close()
+            raise
+        SimulationContext._open.append(self)
+
+    def _create_pipeline(self) -> Any:
+        """What turns snapshots into frames; None where nobody asked for one."""
+        if not self.cfg.cameras:
+            return None
+        return pipelines.get("render_core")(
+            self.provider,
+            self.cfg.cameras,
+            render_backend=self.cfg.render_backend,
+            device=self.cfg.device,
+            max_frame_bytes=self.cfg.max_frame_bytes,
+            physics_lock=self.physics_lock,
+            clock=lambda: self.simulation_time_ns,
+        )
+
+    @classmethod
+    def instance(cls) -> "SimulationContext | None":
+        """The context that was opened last and is still open."""
+        return cls._open[-1] if cls._open else None
+
+    @classmethod
+    def clear_instance(cls) -> None:
+        """Close the context that `instance()` names."""
+        if context := cls.instance():
+            context.close()
+
+    @property
+    def num_envs(self) -> int:
+        """Number of environments."""
+        return self.physics.num_envs
+
+    @property
+    def simulation_time_ns(self) -> int:
+        """Simulation time [ns]. It only grows until a full reset; a partial reset leaves it alone."""
+        return round(self._steps * self.physics.timestep * 1e9)
+
+    @property
+    def cameras(self) -> Mapping[str, Any]:
+        """The cameras by name."""
+        return self._pipeline.cameras if self._pipeline is not None else {}
+
+    @property
+    def render_core(self) -> Any:
+        """The RenderCore behind the cameras, None without cameras."""
+        return self._pipeline.core if self._pipeline is not None else None
+
+    def get_scene_data_provider(self) -> SceneDataProvider:
+        """The provider that consumers read."""
+        return self.provider
+
+    def get_physics_dt(self) -> float:
+        """Physics timestep [s]."""
+        return self.physics.timestep
+
+    def get_rendering_dt(self) -> float:
+        """Simulation time between two looks at who is due for a frame [s]."""
+        return self.physics.timestep * self.cfg.render_interval
+
+    def step(self, render: bool = True) -> None:
+        """Advance the physics by one timestep.
+
+        Args:
+            render: Whether to serve the consumers that are due, at every `render_interval`-th step.
+        """
+        with self.physics_lock:
+            self._require_open()
+            self.physics.step()
+            self._steps += 1
+            due = render and self._steps % self.cfg.render_interval == 0
+        if due:
+            self.render()
+
+    def render(self) -> None:
+        """Serve the consumers that are due for a frame of the present state."""
+        self._require_open()
+        if self._pipeline is not None:
+            self._pipeline.run_due_turn()
+
+    def forward(self) -> None:
+        """Announce that the state was written from outside, and bring all poses up to it."""
+        with self.physics_lock:
+            self._require_open()
+            self.physics.backend.mark_transforms_written()
+            self.physics.backend.mark_geometry_written()
+            self.physics.backend.update_kinematics()
+
+    def reset(
+        self,
+        soft: bool = False,
+        env_ids: Sequence[int] | None = None,
+        keyframe: str | int | None = None,
+    ) -> None:
+        """Return to the initial state; the next read of a camera shows it.
+
+        Args:
+            soft: Kept for Isaac Lab's callers: there is no asset to re-initialise, both kinds are the same here.
+            env_ids: Environments to reset; None resets all, and the simulation time.
+            keyframe: A keyframe of the model, by name or index; None is the model's default state.
+        """
+        with self.physics_lock:
+            self._require_open()
+            self.physics.reset(env_ids, keyframe)
+            if env_ids is None:
+                self._steps = 0
+
+    def close(self) -> None:
+        """End the render thread and release the engine. A second call does nothing.
+
+        Raises:
+            ExceptionGroup: Parts that failed to close; the others were closed all the same.
+        """
+        with self.physics_lock:
+            if self._closed:
+                return
+            self._closed = True
+        SimulationContext._open.remove(self)
+        failures: list[Exception] = []
+        for part in (self._pipeline, self.physics):
+            try:
+                if part is not None:
+                    part.close()
+            except Exception as failure:  # every part gets its turn; what failed is raised at the end
+                _logger.exception("closing %s failed", type(part).__name__)
+                failures.append(failure)
+        if failures:
+            raise ExceptionGroup("closing the simulation failed", failures)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("This SimulationContext is closed; build a new one.")
+
+    def __enter__(self) -> "SimulationContext":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
+        self.close()
+
+
+def _checked_device(device: str) -> str:
+    known = [str(known) for known in wp.get_devices()]
+    if device not in (*known, "cuda") or (device == "cuda" and not wp.is_cuda_available()):
+        raise UnknownNameError("device", device, known)
+    return device
