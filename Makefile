@@ -4,8 +4,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-PACKAGES := scene_data backends renderers visualizers
-CHECKED := $(PACKAGES) tests docs benchmarks
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-slow lint format docs bench clean
@@ -35,16 +33,17 @@ test-slow: $(INSTALLED) ## Run the tests marked slow
 	$(BIN)/python -m pytest -m slow
 
 lint: $(INSTALLED) ## Check style, formatting and types
-	$(BIN)/ruff check $(CHECKED)
-	$(BIN)/ruff format --check $(CHECKED)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
 	rm -rf build/typecheck
-	mkdir -p build/typecheck/scene_data
-	ln -s $(addprefix $(CURDIR)/,$(wildcard scene_data/*) backends renderers visualizers) build/typecheck/scene_data
+	mkdir -p build/typecheck
+	cp -rs $(CURDIR)/scene_data build/typecheck
+	cp -rs $(CURDIR)/backends $(CURDIR)/renderers $(CURDIR)/visualizers build/typecheck/scene_data
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 format: $(INSTALLED) ## Apply the style that `make lint` checks
-	$(BIN)/ruff check --fix $(CHECKED)
-	$(BIN)/ruff format $(CHECKED)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
 
 docs: $(INSTALLED) ## Build the documentation into build/docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/docs
