@@ -133,7 +133,7 @@ class SceneDataFormat:
         shape_scale: wp.array(dtype=wp.vec3f) = None
         """Scale of each capsule [m]: its second component is half the length, shape (shape_count,)."""
         endpoints: wp.array(dtype=wp.vec4i) = None
-        """Two (capsule, sign of the end) pairs per vertex, which lies midway between both ends, shape (vertex_count,)."""
+        """Two (capsule, sign of the end) pairs per vertex, which lies midway between them, shape (vertex_count,)."""
 
     @wp.struct
     class FabricPoints:
