@@ -18,7 +18,20 @@ INSTALLED_AS = {
     "renderers": "scene_data/renderers",
     "visualizers": "scene_data/visualizers",
 }
-NOT_AT_IMPORT = set("av imageio mujoco mujoco_warp newton PIL pxr rerun rich torch tyro viser".split())
+NOT_AT_IMPORT = {
+    "PIL",
+    "av",
+    "imageio",
+    "mujoco",
+    "mujoco_warp",
+    "newton",
+    "pxr",
+    "rerun",
+    "rich",
+    "torch",
+    "tyro",
+    "viser",
+}
 
 
 def sources(folder: str) -> list[Path]:
@@ -28,14 +41,22 @@ def sources(folder: str) -> list[Path]:
 ALL_SOURCES = [path for folder in INSTALLED_AS for path in sources(folder)]
 
 
+def installed_name(path: Path) -> str:
+    folder, *rest = path.relative_to(ROOT).parts
+    return "/".join([INSTALLED_AS[folder], *rest])
+
+
 def imported_modules(path: Path) -> Iterator[str]:
     """Absolute names of all modules that a file imports anywhere, inside functions too."""
+    package = installed_name(path).split("/")[:-1]
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) + 1 - node.level] if node.level else []
+            module = ".".join([*above, *filter(None, [node.module])])
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
 def is_public(path: Path) -> bool:
@@ -120,14 +141,9 @@ def test_the_wheel_holds_one_namespace(wheel: zipfile.ZipFile):
 
 def test_the_wheel_holds_every_file_of_the_four_folders(wheel: zipfile.ZipFile):
     files = [path for folder in INSTALLED_AS for path in (ROOT / folder).rglob("*") if path.is_file()]
-    expected = {_installed_name(path) for path in files if "__pycache__" not in path.parts}
+    expected = {installed_name(path) for path in files if "__pycache__" not in path.parts}
     assert {"scene_data/py.typed", "scene_data/renderers/render_core/__init__.py"} <= expected
     assert expected - set(wheel.namelist()) == set()
-
-
-def _installed_name(path: Path) -> str:
-    folder, *rest = path.relative_to(ROOT).parts
-    return "/".join([INSTALLED_AS[folder], *rest])
 
 
 def test_every_entry_point_names_a_module_in_the_wheel(wheel: zipfile.ZipFile):
