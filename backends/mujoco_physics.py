@@ -187,7 +187,13 @@ class MujocoWarpEngine(_MujocoModelEngine):
         initial = mujoco.MjData(model)
         mujoco.mj_forward(model, initial)
         with wp.ScopedDevice(self._device):
-            self.warp_model = mjw.put_model(model)
+            try:
+                self.warp_model = mjw.put_model(model)
+            except NotImplementedError as error:
+                raise ValueError(
+                    f"engine 'mujoco_warp' cannot simulate this model: {error} The engines 'mujoco' and "
+                    "'mujoco_batch' simulate every MuJoCo model."
+                ) from error
             self.data = mjw.put_data(model, initial, nworld=cfg.num_envs, nconmax=cfg.nconmax, njmax=cfg.njmax)
         self._graph: wp.Graph | None = None
         self._stepped = False

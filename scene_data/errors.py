@@ -2,7 +2,14 @@
 
 from collections.abc import Iterable
 
-__all__ = ["AdapterLoadError", "MissingDependencyError", "ModelLoadError", "SceneDataError", "UnknownNameError"]
+__all__ = [
+    "AdapterLoadError",
+    "MissingDependencyError",
+    "ModelLoadError",
+    "SceneDataError",
+    "UnknownNameError",
+    "UnmetRequirementError",
+]
 
 
 class SceneDataError(Exception):
@@ -70,3 +77,20 @@ class AdapterLoadError(SceneDataError, ImportError):
         self.target = target
         self.reason = reason
         super().__init__(f"Cannot load the {kind} {adapter!r} from {target!r}: {reason}")
+
+
+class UnmetRequirementError(SceneDataError, ValueError):
+    """A consumer that needs what the physics backend does not offer.
+
+    Attributes:
+        consumer: Who needs it.
+        need: What it needs, for example `"mujoco_model"`.
+        backends: Names of the physics backends that offer it.
+    """
+
+    def __init__(self, consumer: str, need: str, backends: Iterable[str]):
+        self.consumer = consumer
+        self.need = need
+        self.backends = tuple(backends)
+        offering = ", ".join(self.backends) if self.backends else "none that is installed"
+        super().__init__(f"The {consumer} needs {need!r}. Physics backends that offer it: {offering}.")

@@ -1,6 +1,6 @@
-"""Adapters by name: physics backends, render backends and viewers.
+"""Adapters by name: physics backends, engines, render backends, viewers.
 
-The core imports no adapter. It asks one of the three registries here, which know adapters from two sources:
+The core imports no adapter. It asks one of the registries here, which know adapters from two sources:
 
 - entry points of the installed distributions, this one included, so that a third party adds an adapter by declaring
   it in its own package;
@@ -18,7 +18,7 @@ from typing import Any
 
 from scene_data.errors import AdapterLoadError, MissingDependencyError, UnknownNameError
 
-__all__ = ["Registry", "backends", "renderers", "visualizers"]
+__all__ = ["Registry", "backends", "physics", "pipelines", "renderers", "visualizers"]
 
 _logger = logging.getLogger(__name__)
 
@@ -135,3 +135,7 @@ def _describe(target: type[Any] | EntryPoint) -> str:
 backends = Registry("scene_data.backends", "physics backend", _EXTRA_OF_LIBRARY)
 renderers = Registry("scene_data.renderers", "render backend", _EXTRA_OF_LIBRARY)
 visualizers = Registry("scene_data.visualizers", "viewer", _EXTRA_OF_LIBRARY)
+physics = Registry("scene_data.physics", "engine", _EXTRA_OF_LIBRARY)
+"""Engines that a SimulationContext steps: the configuration class of each."""
+pipelines = Registry("scene_data.pipelines", "render pipeline", _EXTRA_OF_LIBRARY)
+"""What a SimulationContext hands its cameras to."""

@@ -2,17 +2,19 @@
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, ClassVar
 
 import warp as wp
 
+from scene_data.camera import CameraCfg
 from scene_data.errors import UnknownNameError
 from scene_data.physics import PhysicsCfg, PhysicsEngine
 from scene_data.provider import SceneDataProvider
 from scene_data.registry import pipelines, visualizers
+from scene_data.scene import SceneDescription
 
 __all__ = ["RENDER_MODES", "SimulationCfg", "SimulationContext"]
 
@@ -31,7 +33,7 @@ class SimulationCfg:
         dt: Physics timestep [s]; None is the model's own.
         render_interval: Physics steps between two looks at who is due for a frame.
         render_mode: `"synchronous"`: reading `camera.data` captures if the state has moved since its frame.
-        cameras: `scene_data.renderers.CameraCfg`s.
+        cameras: `scene_data.renderers.CameraCfg`s, or a function that chooses them once it is given the scene.
         visualizer_cfgs: Configurations of viewers.
         render_backend: Name of the render backend.
         max_frame_bytes: Budget of the frame store; None is what the cameras need for each frame to be held while the
@@ -43,7 +45,7 @@ class SimulationCfg:
     dt: float | None = None
     render_interval: int = 1
     render_mode: str = "synchronous"
-    cameras: Sequence[Any] = ()
+    cameras: Sequence[CameraCfg] | Callable[[SceneDescription], Sequence[CameraCfg]] = ()
     visualizer_cfgs: Sequence[Any] = ()
     render_backend: str = "mujoco_warp"
     max_frame_bytes: int | None = None
@@ -95,11 +97,14 @@ class SimulationContext:
 
     def _create_pipeline(self) -> Any:
         """What turns snapshots into frames; None where nobody asked for one."""
-        if not self.cfg.cameras:
+        cameras = self.cfg.cameras
+        if callable(cameras):
+            cameras = cameras(self.physics.backend.describe_scene())
+        if not cameras:
             return None
         return pipelines.get("render_core")(
             self.provider,
-            self.cfg.cameras,
+            cameras,
             render_backend=self.cfg.render_backend,
             device=self.cfg.device,
             max_frame_bytes=self.cfg.max_frame_bytes,

@@ -1,5 +1,36 @@
 """The `scene-data` command line."""
 
+import sys
+from collections.abc import Sequence
 
-def main() -> None:
-    """Entry point."""
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run `scene-data` with these arguments, the process's own by default.
+
+    A mistake in them, in the model or in what is installed ends the process with status 2 and one line on standard
+    error that says what to do.
+    """
+    # The libraries behind the commands are heavy: `--help` in one place, and an import error in another, come first.
+    import tyro
+    from rich.console import Console
+
+    from scene_data.cli.info import Info, run_info
+    from scene_data.cli.render import Render, run_render
+    from scene_data.errors import SceneDataError
+
+    console = Console()
+    try:
+        command = tyro.extras.subcommand_cli_from_dict(
+            {"render": Render, "info": Info}, prog="scene-data", args=arguments, description=__doc__
+        )
+        if isinstance(command, Render):
+            run_render(command, console)
+        else:
+            run_info(command, console)
+    except (SceneDataError, ValueError, OSError) as error:
+        Console(stderr=True).print(f"[bold red]scene-data:[/] {error}", highlight=False, soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)

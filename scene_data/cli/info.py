@@ -1,0 +1,117 @@
+"""`scene-data info`: what a model holds, and who can look at it."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+from rich.tree import Tree
+
+from scene_data.registry import physics, renderers, visualizers
+from scene_data.scene import CameraDescription, SceneDescription, ShapeDescription
+
+__all__ = ["Info", "run_info"]
+
+
+@dataclass
+class Info:
+    """Show a model's bodies, shapes, cameras and paths, and what each consumer needs."""
+
+    model: tyro.conf.Positional[str]
+    """MJCF, MJB or URDF file, or `demo`."""
+    engine: str = "mujoco"
+    """mujoco, mujoco_batch or mujoco_warp."""
+    num_envs: int = 1
+    """Environments to clone."""
+
+
+def run_info(args: Info, console: Console) -> None:
+    """Run the command.
+
+    Raises:
+        ValueError: Something in the arguments or the model cannot be used.
+    """
+    cfg = physics.get(args.engine)(args.model, engine=args.engine, num_envs=args.num_envs)
+    engine = cfg.create("cpu", None)
+    try:
+        scene = engine.backend.describe_scene()
+        console.print(_summary(scene, args, engine.timestep))
+        console.print(_body_tree(scene))
+        if scene.cameras:
+            console.print(_camera_table(scene))
+        console.print(_consumer_table(scene))
+    finally:
+        engine.close()
+
+
+def _summary(scene: SceneDescription, args: Info, timestep: float) -> Table:
+    counts = {
+        "bodies": scene.bodies,
+        "shapes": scene.shapes,
+        "meshes": scene.meshes,
+        "materials": scene.materials,
+        "textures": scene.textures,
+        "height fields": scene.height_fields,
+        "flexes": scene.flexes,
+        "skins": scene.skins,
+        "tendons": scene.tendons,
+        "cameras": scene.cameras,
+        "lights": scene.lights,
+    }
+    table = Table(title=f"{scene.name or args.model} on {args.engine}", show_header=False)
+    table.add_row("environments", f"{scene.num_envs}")
+    table.add_row("timestep", f"{timestep * 1e3:g} ms")
+    table.add_row("extent", f"{scene.extent:.3g} m")
+    table.add_row("transforms", f"{scene.num_envs * len(scene.bodies):,}, index env * {len(scene.bodies)} + body")
+    for name, parts in counts.items():
+        if parts:
+            table.add_row(name, f"{len(parts):,}")
+    return table
+
+
+def _body_tree(scene: SceneDescription) -> Tree:
+    """The bodies below each other, with their paths in environment 0."""
+    paths = scene.body_paths(0)
+    shapes: dict[int, list[ShapeDescription]] = {}
+    for shape in scene.shapes:
+        shapes.setdefault(shape.body, []).append(shape)
+    nodes: dict[int, Tree] = {}
+    root = Tree("[bold]Bodies and shapes[/]")
+    for index, body in enumerate(scene.bodies):
+        parent = nodes.get(body.parent, root)
+        nodes[index] = parent.add(f"{body.name or '(unnamed)'}  [cyan]{paths[index]}[/]{_shapes(shapes.get(index))}")
+    return root
+
+
+def _shapes(shapes: list[ShapeDescription] | None) -> str:
+    if not shapes:
+        return ""
+    counts = Counter(shape.type.value for shape in shapes)
+    return f"  [dim]{', '.join(kind if count == 1 else f'{count} {kind}' for kind, count in counts.items())}[/]"
+
+
+def _camera_table(scene: SceneDescription) -> Table:
+    table = Table("camera", "body", "projection", "path", title="Cameras")
+    for camera, path in zip(scene.cameras, scene.paths(scene.cameras, 0), strict=True):
+        body = scene.bodies[camera.body].name
+        table.add_row(camera.name or "(unnamed)", body, _projection(camera), f"[cyan]{path}[/]")
+    return table
+
+
+def _projection(camera: CameraDescription) -> str:
+    if camera.projection == "orthographic":
+        return f"orthographic, {camera.fovy:g} m high"
+    return f"perspective, {camera.fovy:.3g}° high"
+
+
+def _consumer_table(scene: SceneDescription) -> Table:
+    """Every registered consumer, and whether this engine offers what it needs."""
+    table = Table("consumer", "kind", "needs", "here", title="Consumers")
+    for registry in (renderers, visualizers):
+        for name in registry.names():
+            needs = sorted(getattr(registry.get(name), "requires", ()))
+            unmet = [need for need in needs if scene.native(need) is None]
+            verdict = f"[red]lacks {', '.join(unmet)}[/]" if unmet else "[green]yes[/]"
+            table.add_row(name, registry.kind, ", ".join(needs) or "the scene description", verdict)
+    return table
