@@ -1,1 +1,34 @@
+"""Physics engines that publish scene data. Each class is imported on first use, with the library it wraps."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from scene_data.backends.mujoco import MujocoSceneDataBackend
+    from scene_data.backends.mujoco_batch import MujocoBatchSceneDataBackend
+    from scene_data.backends.mujoco_physics import MujocoPhysicsCfg
+    from scene_data.backends.mujoco_warp import MujocoWarpSceneDataBackend
+
+__all__ = [
+    "MujocoBatchSceneDataBackend",
+    "MujocoPhysicsCfg",
+    "MujocoSceneDataBackend",
+    "MujocoWarpSceneDataBackend",
+]
+
+_MODULES = {
+    "MujocoBatchSceneDataBackend": "scene_data.backends.mujoco_batch",
+    "MujocoPhysicsCfg": "scene_data.backends.mujoco_physics",
+    "MujocoSceneDataBackend": "scene_data.backends.mujoco",
+    "MujocoWarpSceneDataBackend": "scene_data.backends.mujoco_warp",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

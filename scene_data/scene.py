@@ -224,6 +224,20 @@ class SceneDescription:
         """Paths of all bodies in environment `env`, in the order of the published transforms."""
         return self.paths(self.bodies, env)
 
+    @property
+    def point_count(self) -> int:
+        """Number of published points of one environment: the vertices of all flexes."""
+        return sum(flex.vertex_count for flex in self.flexes)
+
+    def point_ranges(self) -> dict[str, tuple[int, int]]:
+        """Where each flex of each environment has its points, `{path: (offset, count)}`, environment-major."""
+        stride = self.point_count
+        return {
+            path: (env * stride + flex.vertex_offset, flex.vertex_count)
+            for env in range(self.num_envs)
+            for path, flex in zip(self.paths(self.flexes, env), self.flexes, strict=True)
+        }
+
     def body_index(self, name: str) -> int:
         """Index of the body with this name or path name. UnknownNameError if there is none."""
         return _index("body", self.bodies, name)

@@ -1,0 +1,226 @@
+"""`mujoco_warp`: many environments on one device, borrowed from the caller's own `Data`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import mujoco
+import mujoco_warp as mjw
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from scene_data.backend import SceneDataBackend
+from scene_data.backends.mjcf_scene import describe_model
+from scene_data.formats import SceneDataFormat
+from scene_data.scene import SceneDescription
+
+__all__ = ["MujocoWarpSceneDataBackend"]
+
+# What poses are computed from, and what they are written to.
+_WATCHED_ARRAYS = (
+    *("qpos", "mocap_pos", "mocap_quat", "xpos", "xmat"),
+    *("cam_xpos", "cam_xmat", "light_xpos", "light_xdir", "flexvert_xpos"),
+)
+
+
+class MujocoWarpSceneDataBackend(SceneDataBackend):
+    """Publishes a `mujoco_warp.Data`, in single precision, without a copy.
+
+    A write on a device cannot be seen without waiting for the device. So every read brings the poses up to the present
+    state, unless the owner of the data promises to announce each write by `mark_transforms_written`; then only the
+    first read after a write does. A write announced while a graph is captured will be repeated by replays that run no
+    Python: from then on every read brings the poses up to date again.
+
+    Reads bring the derived fields of `data` up to the present state and leave its trajectory as it is.
+
+    Args:
+        mj_model: The model that `model` was put on the device from.
+        model: The model on the device. Its fields may differ between environments.
+        data: The data of `model`.
+        announces_writes: Whether every step, reset and write will be followed by `mark_transforms_written`.
+
+    Raises:
+        TypeError: An argument is of another type.
+        ValueError: The arguments do not belong together.
+    """
+
+    def __init__(self, mj_model: mujoco.MjModel, model: mjw.Model, data: mjw.Data, announces_writes: bool = False):
+        _check_arguments(mj_model, model, data)
+        self.mj_model = mj_model
+        self.model = model
+        self.data = data
+        self.num_envs = data.nworld
+        self.device = data.xpos.device
+        self.native_transform_formats = (SceneDataFormat.Vec3_Matrix33,)
+        self.transform_count = data.nworld * mj_model.nbody
+        self.transforms_timestamp = 0
+        self.cameras_timestamp = 0
+        self.lights_timestamp = 0
+        self.geometry_timestamp = 0
+        self._announces_writes = announces_writes
+        self._replayed = False
+        self._written = True
+        self._readers = 0
+        self._borrow_arrays()
+
+    # Transforms
+
+    @property
+    def transforms(self) -> Any:
+        """Poses of all bodies, `Vec3_Matrix33` at index `env * nbody + body`, borrowed from the data."""
+        return self._transforms
+
+    def get_transforms(self, output_format: Any) -> Any:
+        """Publish the poses of the present state; see `SceneDataBackend.get_transforms`."""
+        self.update_kinematics()
+        return self._transforms
+
+    @cached_property
+    def transform_paths(self) -> list[str]:
+        """USD path of each body, environment-major."""
+        scene = self.describe_scene()
+        return [path for env in range(self.num_envs) for path in scene.body_paths(env)]
+
+    def mark_transforms_written(self) -> None:
+        """Announce a write to the data or to the model. Within a graph's capture, it also holds for every replay."""
+        self._written = True
+        self._replayed |= self.device.is_capturing
+        self._advance_timestamps()
+
+    # Cameras and lights
+
+    @cached_property
+    def camera_paths(self) -> list[str]:
+        """USD path of each camera, environment-major."""
+        scene = self.describe_scene()
+        return [path for env in range(self.num_envs) for path in scene.paths(scene.cameras, env)]
+
+    def get_camera_poses(self) -> Any:
+        """Publish the camera poses of the present state, `Vec3_Matrix33`, or None without cameras."""
+        self.update_kinematics()
+        return self._cameras
+
+    def get_light_poses(self) -> Any:
+        """Publish the light poses of the present state, `Vec3_Direction`, or None without lights."""
+        self.update_kinematics()
+        return self._lights
+
+    # Geometry
+
+    def get_geometry_batches(self, output_format: Any = SceneDataFormat.Points) -> list[tuple[Any, dict]]:
+        """Publish the flex vertices of the present state, `Points` at index `env * nflexvert + vertex`, borrowed."""
+        self.update_kinematics()
+        return [(self._points, self._point_ranges)] if self._points is not None else []
+
+    def mark_geometry_written(self) -> None:
+        """Announce a write that moves flex vertices; the same as `mark_transforms_written`."""
+        self.mark_transforms_written()
+
+    @cached_property
+    def _point_ranges(self) -> dict[str, tuple[int, int]]:
+        return self.describe_scene().point_ranges()
+
+    # Environments and time
+
+    @property
+    def env_time_ns(self) -> NDArray[np.int64]:
+        """Simulation time of each environment [ns], `(N,)`, a copy. Waits for the device."""
+        return np.rint(self.data.time.numpy().astype(np.float64) * 1e9).astype(np.int64)
+
+    @property
+    def simulation_time_ns(self) -> int:
+        """The latest simulation time of all environments [ns]. Waits for the device."""
+        return int(self.env_time_ns.max())
+
+    # Never stale
+
+    @property
+    def kinematics_dirty(self) -> bool:
+        """Whether poses may lag the state."""
+        if self._readers:
+            return False
+        cached = self._announces_writes and not self._replayed
+        return not cached or self._written or self.device.is_capturing or self._swapped()
+
+    def update_kinematics(self) -> None:
+        """Launch what brings body, geom, camera, light and flex poses up to the present state, where it may lag."""
+        if not self.kinematics_dirty:
+            return
+        if self._swapped():
+            self._borrow_arrays()
+        with wp.ScopedDevice(self.device):
+            mjw.kinematics(self.model, self.data)
+            mjw.com_pos(self.model, self.data)
+            mjw.camlight(self.model, self.data)
+            mjw.flex(self.model, self.data)
+        # What is only recorded into a graph has not happened yet.
+        self._written = self.device.is_capturing
+        self._advance_timestamps()
+
+    @contextmanager
+    def consistent_read(self) -> Iterator[None]:
+        """Let several reads see one state: reconcile once, on the outermost entry."""
+        self.update_kinematics()
+        self._readers += 1
+        try:
+            yield
+        finally:
+            self._readers -= 1
+
+    def describe_scene(self) -> SceneDescription:
+        """Describe the model and its environments, once."""
+        return self._scene
+
+    @cached_property
+    def _scene(self) -> SceneDescription:
+        return describe_model(self.mj_model, self.num_envs)
+
+    def _advance_timestamps(self) -> None:
+        self.transforms_timestamp += 1
+        self.cameras_timestamp += 1
+        self.lights_timestamp += 1
+        self.geometry_timestamp += 1
+
+    def _swapped(self) -> bool:
+        # Objects, not addresses: the old array is kept, so its address cannot come back as another's.
+        return any(getattr(self.data, name) is not array for name, array in self._watched.items())
+
+    def _borrow_arrays(self) -> None:
+        data = self.data
+        self._watched = {name: getattr(data, name) for name in _WATCHED_ARRAYS}
+        self._transforms = SceneDataFormat.Vec3_Matrix33()
+        self._transforms.positions = data.xpos.flatten()
+        self._transforms.orientations = data.xmat.flatten()
+        self._cameras = self._lights = self._points = None
+        if self.mj_model.ncam:
+            self._cameras = SceneDataFormat.Vec3_Matrix33()
+            self._cameras.positions = data.cam_xpos.flatten()
+            self._cameras.orientations = data.cam_xmat.flatten()
+        if self.mj_model.nlight:
+            self._lights = SceneDataFormat.Vec3_Direction()
+            self._lights.positions = data.light_xpos.flatten()
+            self._lights.directions = data.light_xdir.flatten()
+        if self.mj_model.nflexvert:
+            self._points = SceneDataFormat.Points()
+            self._points.points = data.flexvert_xpos.flatten()
+
+
+def _check_arguments(mj_model: Any, model: Any, data: Any) -> None:
+    expected = (("mj_model", mj_model, mujoco.MjModel), ("model", model, mjw.Model), ("data", data, mjw.Data))
+    for name, value, kind in expected:
+        if not isinstance(value, kind):
+            raise TypeError(
+                f"{name} must be a {kind.__module__.split('.')[0]}.{kind.__name__}, got {type(value).__name__}"
+            )
+    sizes = (
+        ("bodies", mj_model.nbody, model.nbody, data.xpos.shape[1]),
+        ("coordinates", mj_model.nq, model.nq, data.qpos.shape[1]),
+        ("cameras", mj_model.ncam, model.ncam, data.cam_xpos.shape[1]),
+        ("lights", mj_model.nlight, model.nlight, data.light_xpos.shape[1]),
+        ("flex vertices", mj_model.nflexvert, model.nflexvert, data.flexvert_xpos.shape[1]),
+    )
+    for what, *counts in sizes:
+        if len(set(counts)) > 1:
+            raise ValueError("mj_model, model and data differ in their {}: {}, {} and {}".format(what, *counts))
