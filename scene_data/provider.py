@@ -1,0 +1,284 @@
+"""The one place where renderers and viewers read a scene, whatever engine moves it."""
+
+import re
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import warp as wp
+
+from scene_data.backend import SceneDataBackend, publication_device
+from scene_data.conversion import allocate_missing
+from scene_data.formats import SceneDataFormat
+from scene_data.geometry import GeometryReader
+from scene_data.publication import PublicationReader
+
+if TYPE_CHECKING:
+    from pxr import Usd
+
+__all__ = ["SceneDataProvider"]
+
+_ENV_PATH = re.compile(r"^/World/envs/env_(\d+)(?=/|$)")
+
+
+class SceneDataProvider:
+    """Lends the arrays that a backend publishes, and converts them where a reader wants another layout.
+
+    A matching format and order is the native array itself. Anything else is converted once per timestamp and layout,
+    and shared by all who ask. Shared arrays are read-only by contract.
+
+    Attributes:
+        backend: The engine's publications.
+        usd_stage: USD stage of the scene, if whoever owns the provider has one. Nothing here needs it.
+    """
+
+    def __init__(self, backend: SceneDataBackend):
+        self.backend = backend
+        self.usd_stage: Usd.Stage | None = None
+        self._transforms = PublicationReader()
+        self._cameras = PublicationReader()
+        self._lights = PublicationReader()
+        self._geometry = GeometryReader()
+        self._mappings: dict[tuple[tuple[str, ...], tuple[str | None, ...]], wp.array] = {}
+        self._inferred_num_envs = 0
+        self._interactive_scene: Any = None
+
+    # Poses
+
+    def get_transforms(
+        self,
+        output: Any,
+        mapping: Any = None,
+        allow_passthrough: bool = True,
+        *,
+        count: int | None = None,
+        scales: wp.array | None = None,
+    ) -> bool:
+        """Read the transforms in the format of `output`.
+
+        Args:
+            output: Instance of a pose format of `SceneDataFormat`. Its arrays are replaced by shared ones, unless
+                `allow_passthrough` is False. The array of a `FabricMatrix44` is bound by its owner and written.
+            mapping: Output index of each native transform from `create_mapping`, int32 of shape (transform_count,),
+                where -1 skips a transform; None for the native order. For `FabricMatrix44` a Fabric array with the
+                native index of each output. Mappings and scales stay as they are: for another layout, pass others.
+            allow_passthrough: Bind native or shared arrays, which are read-only by contract and whose slots hold the
+                identity where nothing maps to them. False writes into the arrays of `output`, makes those that are
+                missing, and leaves slots that nothing maps to as they are.
+            count: Length of the output, if a mapping makes it differ from the native one.
+            scales: Scales that multiply the axes, vec3f, for `TransposedMatrix44d` (one per output, shape (count,))
+                and `FabricMatrix44` (one per native transform, shape (transform_count,)).
+
+        Returns:
+            True if `output` holds the transforms; False if none are published or if there is no such conversion.
+
+        Raises:
+            ValueError: If count, mapping, scales or the arrays of `output` do not fit.
+        """
+        # In this order: finding the arrays can itself find that they were swapped.
+        source = self.backend.get_transforms(output._cls)
+        timestamp = self.backend.transforms_timestamp
+        return self._transforms.read(output, source, timestamp, mapping, allow_passthrough, count, scales)
+
+    def get_camera_poses(self, output: Any, allow_passthrough: bool = True) -> bool:
+        """Read the poses of the model's cameras, at index `env * camera_count + camera`.
+
+        Args:
+            output: Instance of a pose format, as in `get_transforms`. A camera looks along its -Z with +Y up.
+            allow_passthrough: As in `get_transforms`.
+
+        Returns:
+            True if `output` holds the poses; False if there are none or if there is no such conversion.
+        """
+        source = self.backend.get_camera_poses()
+        return self._cameras.read(output, source, self.backend.cameras_timestamp, None, allow_passthrough)
+
+    def get_light_poses(self, output: Any, allow_passthrough: bool = True) -> bool:
+        """Read positions and directions of the model's lights, at index `env * light_count + light`.
+
+        Args:
+            output: Instance of `Vec3_Direction` or of the native format.
+            allow_passthrough: As in `get_transforms`.
+
+        Returns:
+            True if `output` holds them; False if there are none or if there is no such conversion.
+        """
+        source = self.backend.get_light_poses()
+        return self._lights.read(output, source, self.backend.lights_timestamp, None, allow_passthrough)
+
+    def init_output(self, output: Any) -> None:
+        """Give `output` the arrays that it lacks: `transform_count` identities, on the publication's device."""
+        allocate_missing(output, self.transform_count, publication_device(self.backend.transforms))
+
+    def create_mapping(self, paths: list[str | None]) -> wp.array | None:
+        """Map the native order of the transforms to another one.
+
+        Args:
+            paths: The path wanted at each output index, or None for an index that no transform goes to.
+
+        Returns:
+            Output index of each native transform, or -1 for those that are not wanted, int32 of shape
+            (transform_count,); the same object for equal lists. None if the order is the native one, or if the backend
+            names no transforms.
+
+        Raises:
+            KeyError: If no transform has one of the paths.
+            ValueError: If a path is repeated.
+        """
+        native = tuple(self.backend.transform_paths)
+        wanted = tuple(paths)
+        if not native or wanted == native:
+            return None
+        key = (native, wanted)
+        if (mapping := self._mappings.get(key)) is None:
+            indices = _output_indices(native, wanted)
+            device = publication_device(self.backend.transforms)
+            mapping = self._mappings[key] = wp.array(indices, dtype=wp.int32, device=device)
+        return mapping
+
+    # Geometry
+
+    def get_geometry_points(
+        self, *, output: wp.array | None = None, offsets: dict[str, int] | None = None
+    ) -> dict[str, wp.array] | wp.array:
+        """Read points in the world frame.
+
+        Args:
+            output: Array to write into, vec3f of shape (n,) [m]; omit it for shared views.
+            offsets: Where in `output` the points of each path begin. Leave the dictionary as it is while it is in use.
+
+        Returns:
+            Views of the points by path, read-only by contract, or `output`.
+
+        Raises:
+            KeyError: If nothing publishes one of the paths.
+            ValueError: If only one of the arguments is given, or if points do not fit into `output`.
+        """
+        batches = self.backend.get_geometry_batches(SceneDataFormat.Points)
+        timestamp = self.backend.geometry_timestamp
+        if output is None and offsets is None:
+            return self._geometry.views(batches, timestamp)
+        if output is None or offsets is None:
+            raise ValueError("A destination for points and its offsets by path are given together.")
+        return self._geometry.write(output, offsets, batches, timestamp)
+
+    # Cameras and environments, with or without a USD stage
+
+    def get_camera_transforms(self) -> dict[str, Any] | None:
+        """World poses of the model's cameras by camera and environment, on the host.
+
+        Returns:
+            `order`: path of each camera with `env_%d` for its environment; `positions` [m] and `orientations`
+            (quaternions (x, y, z, w) of a frame that looks along -Z with +Y up): for each camera a list over the
+            environments, with None where one lacks it; and `num_envs`. None if there are no cameras.
+        """
+        poses = SceneDataFormat.Vec3_Quat()
+        if not self.get_camera_poses(poses):
+            return None
+        camera_paths = self.backend.camera_paths
+        num_envs = max(self.num_envs, _count_envs(camera_paths), 1)
+        positions: dict[str, list[Any]] = {}
+        orientations: dict[str, list[Any]] = {}
+        rows = zip(camera_paths, poses.positions.numpy(), poses.orientations.numpy(), strict=True)
+        for path, position, orientation in rows:
+            match = _ENV_PATH.match(path)
+            camera = "/World/envs/env_%d" + path[match.end() :] if match else path
+            env = int(match[1]) if match else 0
+            positions.setdefault(camera, [None] * num_envs)[env] = position.tolist()
+            orientations.setdefault(camera, [None] * num_envs)[env] = orientation.tolist()
+        return {
+            "order": list(positions),
+            "positions": list(positions.values()),
+            "orientations": list(orientations.values()),
+            "num_envs": num_envs,
+        }
+
+    @property
+    def num_envs(self) -> int:
+        """Number of environments, if need be inferred from paths under `/World/envs/env_<i>`; 0 if unknown."""
+        if count := self.backend.num_envs:
+            return count
+        # Zero is not remembered: paths and stage may come later.
+        if not self._inferred_num_envs:
+            self._inferred_num_envs = _count_envs(self.backend.transform_paths) or _count_stage_envs(self.usd_stage)
+        return self._inferred_num_envs
+
+    @property
+    def transform_count(self) -> int:
+        """Number of transforms, over all environments."""
+        return self.backend.transform_count
+
+    def get_usd_stage(self) -> "Usd.Stage | None":
+        """USD stage of the scene, or None."""
+        return self.usd_stage
+
+    # The engine's device and clock, and reads that belong together
+
+    @property
+    def device(self) -> wp.Device:
+        """Device of the publications."""
+        return self.backend.device
+
+    @property
+    def simulation_time_ns(self) -> int:
+        """Simulation time [ns]."""
+        return self.backend.simulation_time_ns
+
+    @property
+    def env_time_ns(self) -> np.ndarray | None:
+        """Simulation time of each environment [ns], int64 of shape (num_envs,), or None if they share one."""
+        return self.backend.env_time_ns
+
+    def consistent_read(self) -> AbstractContextManager[None]:
+        """Context in which all reads see one state: the engine reconciles on entry, and not again before the exit."""
+        return self.backend.consistent_read()
+
+    # The scene object of an environment, and the sensors that it owns
+
+    def set_interactive_scene(self, scene: Any) -> None:
+        """Attach the scene object whose `sensors` mapping is searched for cameras and contact sensors."""
+        self._interactive_scene = scene
+
+    def get_interactive_scene(self) -> Any:
+        """Return the attached scene object, or None."""
+        return self._interactive_scene
+
+    def get_camera_sensors(self) -> dict[str, Any]:
+        """Camera sensors of the attached scene by name."""
+        return self._sensors("Camera")
+
+    def get_contact_sensors(self) -> dict[str, Any]:
+        """Contact sensors of the attached scene by name."""
+        return self._sensors("ContactSensor", "BaseContactSensor")
+
+    def _sensors(self, *class_names: str) -> dict[str, Any]:
+        # By the names of their classes: the core imports no adapter, and no other framework.
+        sensors = getattr(self._interactive_scene, "sensors", None) or {}
+        return {
+            name: sensor
+            for name, sensor in sensors.items()
+            if any(base.__name__ in class_names for base in type(sensor).__mro__)
+        }
+
+
+def _output_indices(native: tuple[str, ...], wanted: tuple[str | None, ...]) -> list[int]:
+    outputs: dict[str, int] = {}
+    for index, path in enumerate(wanted):
+        if path is None:
+            continue
+        if path in outputs:
+            raise ValueError(f"The path {path!r} is wanted twice, at {outputs[path]} and {index}.")
+        outputs[path] = index
+    if unknown := outputs.keys() - set(native):
+        raise KeyError(f"No transform has the path {sorted(unknown)[0]!r}; {len(unknown)} of the paths are unknown.")
+    return [outputs.get(path, -1) for path in native]
+
+
+def _count_envs(paths: list[str]) -> int:
+    return max((int(match[1]) + 1 for path in paths if (match := _ENV_PATH.match(path))), default=0)
+
+
+def _count_stage_envs(stage: "Usd.Stage | None") -> int:
+    if stage is None or not (root := stage.GetPrimAtPath("/World/envs")):
+        return 0
+    return _count_envs([str(prim.GetPath()) for prim in root.GetChildren()])
