@@ -23,8 +23,8 @@ $(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 demo: $(INSTALLED) ## Simulate the demo robot and write its camera frames to out/demo
-	$(BIN)/scene-data render demo --engine mujoco_batch --num-envs 4 --steps 200 --every 4 \
-		--camera front:320x240:rgb,depth,seg --camera free:320x240:rgb,depth,seg --out out/demo
+	$(BIN)/scene-data render demo --engine mujoco_batch --num-envs 4 --steps 500 --every 10 --control random \
+		--camera front:320x240:rgb,depth,seg --camera track:320x240:rgb,depth,seg --out out/demo
 
 test: $(INSTALLED) ## Run the tests, without those marked slow
 	$(BIN)/python -m pytest -m 'not slow'
