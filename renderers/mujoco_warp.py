@@ -1,0 +1,166 @@
+"""The default render backend: MuJoCo Warp's batched ray tracer, fed by snapshots alone."""
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import numpy as np
+import warp as wp
+
+from scene_data.errors import UnmetRequirementError
+
+from .mujoco_warp_scene import TracerModel
+from .mujoco_warp_shards import ShardedTracer
+from .mujoco_warp_views import CameraRig, Shot, camera_mount
+from .render_core.backend import RenderBackend, RenderConfiguration
+from .render_core.layout import PlaneKind
+from .render_core.status import FrameStatus, RenderStatus, RenderStatusCode
+
+if TYPE_CHECKING:
+    from scene_data.scene import SceneDescription
+
+    from .render_core.camera import CameraDescriptor
+    from .render_core.demand import RenderPlan
+    from .render_core.frames import FrameBoundary, FrameWriter
+    from .render_core.snapshots import RenderSnapshot
+
+__all__ = ["MujocoWarpRenderBackend"]
+
+
+class MujocoWarpRenderBackend(RenderBackend):
+    """Ray traces all environments and all due cameras of a turn together, on the CPU or on CUDA.
+
+    On the CPU the environments are split over threads; pixels do not depend on the split. Depth is the distance along
+    the optical axis, and what lies beyond the model's far plane (`zfar * extent`, as in OpenGL) is a miss. An
+    environment with a pose that is not finite shows the background alone. Skins are not drawn, and only what is fully
+    transparent is seen through.
+
+    Args:
+        shards: Threads that draw, on the CPU; None is one per core. Never more than there are environments.
+    """
+
+    requires = ("mujoco_model",)
+    supported_planes = frozenset({PlaneKind.RGB, PlaneKind.DEPTH, PlaneKind.DISTANCE_TO_CAMERA, PlaneKind.SEGMENTATION})
+
+    def __init__(self, shards: int | None = None):
+        if shards is not None and shards < 1:
+            raise ValueError(f"shards must be at least 1, got {shards}")
+        self._max_shards = shards or os.cpu_count() or 1
+        self._scene: SceneDescription | None = None
+        self._model: TracerModel | None = None
+        self._tracer: ShardedTracer | None = None
+
+    @property
+    def shard_count(self) -> int:
+        """Shards that the present configuration is drawn in; 0 before there is one."""
+        return 0 if self._tracer is None else self._tracer.shard_count
+
+    @property
+    def blank_environments(self) -> np.ndarray:
+        """Environments that the last turn blanked because a pose was not finite, ascending, int64."""
+        return np.flatnonzero([] if self._tracer is None else self._tracer.diverged.numpy())
+
+    @classmethod
+    def validate(cls, scene: "SceneDescription | None", cameras: Sequence["CameraDescriptor"]) -> "SceneDescription":
+        """Check, on any thread and before anything is built, that these cameras can be drawn in this scene.
+
+        Returns:
+            The scene.
+
+        Raises:
+            UnmetRequirementError: The scene has no MuJoCo model.
+            UnknownNameError: A camera or body is not in the model.
+            ValueError: A plane that this backend does not make, or another number of environments than the scene's.
+        """
+        if scene is None or scene.native("mujoco_model") is None:
+            makers = ("mujoco", "mujoco_batch", "mujoco_warp")
+            raise UnmetRequirementError("render backend 'mujoco_warp'", "mujoco_model", makers)
+        for camera in cameras:
+            if camera.num_envs != scene.num_envs:
+                raise ValueError(
+                    f"camera {camera.name!r} is for {camera.num_envs} environments, but the scene has {scene.num_envs}"
+                )
+            if missing := [plane.value for plane in camera.planes if plane not in cls.supported_planes]:
+                raise ValueError(f"render backend 'mujoco_warp' does not make {missing} of camera {camera.name!r}")
+            camera_mount(camera, scene)
+        return scene
+
+    def initialize(self, scene: "SceneDescription | None", configuration: RenderConfiguration) -> RenderStatus:
+        """Upload the scene's geometry and appearance, and get ready for the configuration's cameras."""
+        self._model = None
+        return self._build(scene, configuration)
+
+    def resize(self, configuration: RenderConfiguration) -> RenderStatus:
+        """Get ready for other cameras in the same scene."""
+        if self._model is None:
+            return RenderStatus(RenderStatusCode.NOT_INITIALIZED, "resize before initialize")
+        return self._build(self._scene, configuration)
+
+    def render(
+        self, snapshot: "RenderSnapshot", plans: Sequence["RenderPlan"], boundary: "FrameBoundary"
+    ) -> RenderStatus:
+        """Draw what the plans ask for, as far as there is room, and commit it. The status names the first failure."""
+        if self._tracer is None:
+            return RenderStatus(RenderStatusCode.NOT_INITIALIZED, "render before initialize")
+        with ExitStack() as open_writers:
+            writers = {
+                Shot(self._tracer.rig.index_of_id[plan.camera_id], plan.planes): self._acquire_writers(
+                    snapshot, plan, boundary, open_writers
+                )
+                for plan in plans
+            }
+            frames = {
+                shot: {plane: writer.buffer for plane, writer in of_shot.items() if writer.status.ok}
+                for shot, of_shot in writers.items()
+            }
+            self._tracer.draw(snapshot, {shot: of_shot for shot, of_shot in frames.items() if of_shot})
+            statuses = [
+                writer.commit() if writer.status.ok else writer.status
+                for of_shot in writers.values()
+                for writer in of_shot.values()
+            ]
+        failure = next((status for status in statuses if not status.ok), None)
+        return RenderStatus(RenderStatusCode.OK) if failure is None else _render_status(failure)
+
+    def shutdown_on_render_thread(self) -> None:
+        """End the threads and free what was uploaded."""
+        self._close()
+        self._scene = self._model = None
+
+    def _build(self, scene: "SceneDescription | None", configuration: RenderConfiguration) -> RenderStatus:
+        self._close()
+        try:
+            self._scene = scene = self.validate(scene, configuration.cameras)
+            device = wp.get_device(configuration.device)
+            if self._model is None or self._model.device != device:
+                self._model = TracerModel(scene.native("mujoco_model"), device)
+            rig = CameraRig(scene, configuration.cameras, device)
+            self._tracer = ShardedTracer(self._model, rig, scene.num_envs, self._max_shards)
+        except Exception as error:
+            return RenderStatus(RenderStatusCode.BACKEND_FAILURE, f"{type(error).__name__}: {error}")
+        return RenderStatus(RenderStatusCode.OK)
+
+    def _close(self) -> None:
+        if self._tracer is not None:
+            self._tracer.close()
+            self._tracer = None
+
+    @staticmethod
+    def _acquire_writers(
+        snapshot: "RenderSnapshot", plan: "RenderPlan", boundary: "FrameBoundary", stack: ExitStack
+    ) -> "dict[PlaneKind, FrameWriter]":
+        """Begin the capture of a plan, with a writer per plane; where there is no room, its status says so."""
+        stamp = boundary.begin_capture(snapshot.model_generation, snapshot.simulation_time_ns, plan.camera_id)
+        return {
+            plane: stack.enter_context(
+                boundary.try_acquire_writer(plan.frame_generation, plane, plan.camera.layout(plane), stamp)
+            )
+            for plane in plan.planes
+        }
+
+
+def _render_status(failure: FrameStatus) -> RenderStatus:
+    """A backend's words for a frame that it could not deliver."""
+    codes = {code.frame_code: code for code in RenderStatusCode}
+    return RenderStatus(codes.get(failure.code, RenderStatusCode.FRAME_UNAVAILABLE), failure.message)

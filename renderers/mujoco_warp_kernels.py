@@ -1,0 +1,269 @@
+"""Kernels around MuJoCo Warp's ray tracer: place what it draws, aim its rays, and hand its pixels on."""
+
+import warp as wp
+
+wp.set_module_options({"enable_backward": False})
+
+__all__ = [
+    "bvh_roots",
+    "find_diverged",
+    "mesh_roots",
+    "place_scene",
+    "resolve_depth",
+    "resolve_distance",
+    "resolve_rgb",
+    "resolve_segmentation",
+    "write_rays",
+]
+
+# MuJoCo's own bound on what a healthy state holds (mjMAXVAL). Larger values overflow in float32 bounding boxes.
+MAX_VALUE = wp.constant(1.0e10)
+
+
+@wp.func
+def _healthy(v: wp.vec3) -> bool:
+    # Comparisons with NaN are false.
+    return wp.abs(v[0]) <= MAX_VALUE and wp.abs(v[1]) <= MAX_VALUE and wp.abs(v[2]) <= MAX_VALUE
+
+
+@wp.func
+def _healthy_pose(position: wp.vec3, rotation: wp.mat33) -> bool:
+    return (
+        _healthy(position)
+        and _healthy(wp.vec3(rotation[0, 0], rotation[0, 1], rotation[0, 2]))
+        and _healthy(wp.vec3(rotation[1, 0], rotation[1, 1], rotation[1, 2]))
+        and _healthy(wp.vec3(rotation[2, 0], rotation[2, 1], rotation[2, 2]))
+    )
+
+
+@wp.kernel
+def find_diverged(
+    first_env: int,
+    body_count: int,
+    camera_count: int,
+    light_count: int,
+    point_count: int,
+    body_position: wp.array[wp.vec3],
+    body_rotation: wp.array[wp.mat33],
+    camera_position: wp.array[wp.vec3],
+    camera_rotation: wp.array[wp.mat33],
+    light_position: wp.array[wp.vec3],
+    light_direction: wp.array[wp.vec3],
+    points: wp.array[wp.vec3],
+    diverged: wp.array[wp.int32],
+):
+    """Flag the environments that hold a value which is not finite."""
+    env, i = wp.tid()
+    source = first_env + env
+    healthy = bool(True)  # noqa: UP018  (Warp takes a literal for a constant, which must not change)
+    if i < body_count:
+        j = source * body_count + i
+        healthy = healthy and _healthy_pose(body_position[j], body_rotation[j])
+    if i < camera_count:
+        j = source * camera_count + i
+        healthy = healthy and _healthy_pose(camera_position[j], camera_rotation[j])
+    if i < light_count:
+        j = source * light_count + i
+        healthy = healthy and _healthy(light_position[j]) and _healthy(light_direction[j])
+    if i < point_count:
+        healthy = healthy and _healthy(points[source * point_count + i])
+    if not healthy:
+        diverged[env] = 1
+
+
+@wp.kernel
+def place_scene(
+    first_env: int,
+    body_count: int,
+    model_camera_count: int,
+    light_count: int,
+    point_count: int,
+    diverged: wp.array[wp.int32],
+    body_position: wp.array[wp.vec3],
+    body_rotation: wp.array[wp.mat33],
+    model_camera_position: wp.array[wp.vec3],
+    model_camera_rotation: wp.array[wp.mat33],
+    model_light_position: wp.array[wp.vec3],
+    model_light_direction: wp.array[wp.vec3],
+    points: wp.array[wp.vec3],
+    geom_body: wp.array[wp.int32],
+    geom_local_position: wp.array[wp.vec3],
+    geom_local_rotation: wp.array[wp.mat33],
+    mount_camera: wp.array[wp.int32],
+    mount_body: wp.array[wp.int32],
+    mount_position: wp.array2d[wp.vec3],
+    mount_rotation: wp.array2d[wp.mat33],
+    geom_position: wp.array2d[wp.vec3],
+    geom_rotation: wp.array2d[wp.mat33],
+    camera_position: wp.array2d[wp.vec3],
+    camera_rotation: wp.array2d[wp.mat33],
+    light_position: wp.array2d[wp.vec3],
+    light_direction: wp.array2d[wp.vec3],
+    flex_position: wp.array2d[wp.vec3],
+):
+    """World poses of geoms, cameras, lights and flex vertices of a shard's environments.
+
+    A diverged environment is parked at the origin: the bounding volumes stay finite, and its pixels are blanked later.
+    """
+    env, i = wp.tid()
+    source = first_env + env
+    parked = diverged[env] != 0
+    identity = wp.mat33(1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
+
+    if i < geom_position.shape[1]:
+        p = wp.vec3(0.0)
+        r = identity
+        if not parked:
+            body = source * body_count + geom_body[i]
+            p = body_position[body] + body_rotation[body] @ geom_local_position[i]
+            r = body_rotation[body] @ geom_local_rotation[i]
+        geom_position[env, i] = p
+        geom_rotation[env, i] = r
+
+    if i < camera_position.shape[1]:
+        p = wp.vec3(0.0)
+        r = identity
+        if not parked:
+            if mount_camera[i] >= 0:
+                camera = source * model_camera_count + mount_camera[i]
+                p = model_camera_position[camera]
+                r = model_camera_rotation[camera]
+            else:
+                body = source * body_count + mount_body[i]
+                local = source % mount_position.shape[0]
+                p = body_position[body] + body_rotation[body] @ mount_position[local, i]
+                r = body_rotation[body] @ mount_rotation[local, i]
+        camera_position[env, i] = p
+        camera_rotation[env, i] = r
+
+    if i < light_count:
+        p = wp.vec3(0.0)
+        d = wp.vec3(0.0, 0.0, -1.0)
+        if not parked:
+            p = model_light_position[source * light_count + i]
+            d = model_light_direction[source * light_count + i]
+        light_position[env, i] = p
+        light_direction[env, i] = d
+
+    if i < point_count:
+        p = wp.vec3(0.0)
+        if not parked:
+            p = points[source * point_count + i]
+        flex_position[env, i] = p
+
+
+@wp.kernel
+def write_rays(
+    first_ray: int,
+    width: int,
+    pinhole: wp.vec4,
+    orthographic_pixel: float,
+    ray: wp.array[wp.vec3],
+    ray_offset: wp.array[wp.vec3],
+):
+    """Rays of one camera, in its frame, through the pixel centres, row by row from the top left.
+
+    `pinhole` is (fx, fy, cx, cy) in pixels. Where `orthographic_pixel`, the edge length of a pixel [m], is above 0, the
+    rays are parallel and start that far apart instead.
+    """
+    y, x = wp.tid()
+    i = first_ray + y * width + x
+    u = float(x) + 0.5 - pinhole[2]
+    v = pinhole[3] - float(y) - 0.5
+    if orthographic_pixel > 0.0:
+        ray[i] = wp.vec3(0.0, 0.0, -1.0)
+        ray_offset[i] = wp.vec3(u * orthographic_pixel, v * orthographic_pixel, 0.0)
+    else:
+        ray[i] = wp.normalize(wp.vec3(u / pinhole[0], v / pinhole[1], -1.0))
+        ray_offset[i] = wp.vec3(0.0)
+
+
+@wp.kernel
+def bvh_roots(bvh: wp.uint64, roots: wp.array[wp.int32]):
+    """Root of each environment's subtree in a grouped bounding volume hierarchy."""
+    env = wp.tid()
+    roots[env] = wp.bvh_get_group_root(bvh, env)
+
+
+@wp.kernel
+def mesh_roots(mesh: wp.uint64, flex: int, roots: wp.array2d[wp.int32]):
+    """Root of each environment's subtree in a grouped mesh."""
+    env = wp.tid()
+    roots[env, flex] = wp.mesh_get_group_root(mesh, env)
+
+
+# The tracer's images are (environment, ray) with all cameras of a turn side by side; `first` is where this camera's
+# begin. Image space is (environment, row, column, channel) from the top left.
+
+
+@wp.kernel
+def resolve_rgb(
+    packed: wp.array2d[wp.uint32],
+    first: int,
+    diverged: wp.array[wp.int32],
+    background: wp.vec3ub,
+    image: wp.array4d[wp.uint8],
+):
+    """Unpack ARGB words; pixels with alpha 0 saw nothing and show the background."""
+    env, y, x = wp.tid()
+    word = packed[env, first + y * image.shape[2] + x]
+    if diverged[env] != 0 or (word >> wp.uint32(24)) == wp.uint32(0):
+        image[env, y, x, 0] = background[0]
+        image[env, y, x, 1] = background[1]
+        image[env, y, x, 2] = background[2]
+    else:
+        image[env, y, x, 0] = wp.uint8((word >> wp.uint32(16)) & wp.uint32(255))
+        image[env, y, x, 1] = wp.uint8((word >> wp.uint32(8)) & wp.uint32(255))
+        image[env, y, x, 2] = wp.uint8(word & wp.uint32(255))
+
+
+@wp.kernel
+def resolve_depth(
+    depth: wp.array2d[float],
+    first: int,
+    diverged: wp.array[wp.int32],
+    image: wp.array4d[float],
+):
+    """Distance along the optical axis [m]; the tracer's 0 is a miss and becomes infinite."""
+    env, y, x = wp.tid()
+    z = depth[env, first + y * image.shape[2] + x]
+    if diverged[env] != 0 or z <= 0.0:
+        z = wp.inf
+    image[env, y, x, 0] = z
+
+
+@wp.kernel
+def resolve_distance(
+    depth: wp.array2d[float],
+    first: int,
+    diverged: wp.array[wp.int32],
+    ray: wp.array[wp.vec3],
+    ray_offset: wp.array[wp.vec3],
+    first_ray: int,
+    image: wp.array4d[float],
+):
+    """Euclidean distance from the camera's position [m]; misses are infinite."""
+    env, y, x = wp.tid()
+    pixel = y * image.shape[2] + x
+    z = depth[env, first + pixel]
+    distance = float(wp.inf)
+    if diverged[env] == 0 and z > 0.0:
+        direction = ray[first_ray + pixel]
+        distance = wp.length(ray_offset[first_ray + pixel] - direction * (z / direction[2]))
+    image[env, y, x, 0] = distance
+
+
+@wp.kernel
+def resolve_segmentation(
+    objects: wp.array2d[wp.vec2i],
+    first: int,
+    diverged: wp.array[wp.int32],
+    image: wp.array4d[wp.int32],
+):
+    """Pairs (object id, object type), (-1, -1) where nothing was hit."""
+    env, y, x = wp.tid()
+    hit = objects[env, first + y * image.shape[2] + x]
+    if diverged[env] != 0:
+        hit = wp.vec2i(-1, -1)
+    image[env, y, x, 0] = hit[0]
+    image[env, y, x, 1] = hit[1]

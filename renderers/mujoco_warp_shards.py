@@ -1,0 +1,216 @@
+"""Drawing one turn with MuJoCo Warp's ray tracer: the environments of a scene, split over threads.
+
+A kernel launch on the CPU uses one core and lets go of Python's lock, so each shard of environments is drawn on a
+thread of its own. Shards share the model's meshes, textures, rays and compiled kernels; bounding volumes, poses and
+image memory are their own. On CUDA there is one shard, drawn on the calling thread's stream.
+"""
+
+import copy
+import itertools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+import mujoco_warp as mjw
+import warp as wp
+
+from . import mujoco_warp_kernels as kernels
+from .mujoco_warp_scene import GeometryBounds, ShardScene, TracerModel, check_snapshot, on_device
+from .mujoco_warp_views import CameraRig, Look, Shot, ViewTables
+from .render_core.layout import PlaneKind
+from .render_core.snapshots import RenderSnapshot
+
+__all__ = ["ShardedTracer"]
+
+# Combinations of due cameras and planes that stay ready to draw. Few occur in one run; each holds its rays.
+_MAX_VIEWS = 32
+
+# Building compiles kernels, which Warp does not do from several threads at once.
+_build_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class _View:
+    """What is drawn in one go: cameras of one look, ready in each shard."""
+
+    look: Look
+    tables: ViewTables
+    contexts: tuple[mjw.RenderContext, ...]
+
+
+@dataclass(frozen=True)
+class _Target:
+    """A plane's destination: the frame (N, H, W, C), and which of its view's shots goes there."""
+
+    shot: int
+    plane: PlaneKind
+    frame: wp.array
+
+
+class ShardedTracer:
+    """Draws any of a rig's cameras, in all environments.
+
+    Args:
+        tracer: The model.
+        rig: The cameras.
+        num_envs: Number of environments.
+        max_shards: Threads to draw on, on the CPU.
+
+    Attributes:
+        diverged: 1 for each environment that the last `draw` blanked (num_envs,) int32.
+    """
+
+    def __init__(self, tracer: TracerModel, rig: CameraRig, num_envs: int, max_shards: int):
+        self.tracer = tracer
+        self.rig = rig
+        self.diverged = wp.zeros(num_envs, dtype=wp.int32, device=tracer.device)
+        count = min(max_shards, num_envs) if tracer.device.is_cpu else 1
+        ends = [num_envs * shard // count for shard in range(count + 1)]
+        scenes = [ShardScene(tracer, rig, first, self.diverged[first:end]) for first, end in itertools.pairwise(ends)]
+        self._shards = [_Shard(scene, rig) for scene in scenes]
+        self._programs: dict[Look, mjw.RenderContext] = {}
+        self._views: OrderedDict[tuple[Look, tuple[Shot, ...]], _View] = OrderedDict()
+        with _build_lock:
+            for look, shots in self._by_look(rig.shots()).items():
+                self._create_view(look, tuple(shots))
+        self._threads = ThreadPoolExecutor(count - 1, thread_name_prefix="render-shard") if count > 1 else None
+
+    @property
+    def shard_count(self) -> int:
+        """Number of shards, this thread's included."""
+        return len(self._shards)
+
+    def draw(self, snapshot: RenderSnapshot, frames: Mapping[Shot, Mapping[PlaneKind, wp.array]]) -> None:
+        """Draw one state.
+
+        Args:
+            snapshot: The state.
+            frames: Where the planes (N, H, W, C) of each shot go. A shot may lack the frame of a plane.
+
+        Raises:
+            ValueError: The snapshot is of another scene.
+        """
+        check_snapshot(snapshot, self.tracer.mj_model, self.rig, self.diverged.shape[0])
+        jobs = []
+        for look, shots in self._by_look(list(frames)).items():
+            targets = [
+                _Target(index, plane, frame)
+                for index, shot in enumerate(shots)
+                for plane, frame in frames[shot].items()
+            ]
+            jobs.append((self._view(look, tuple(shots)), targets))
+        snapshot.begin_read()
+        self._in_all_shards(lambda shard: self._draw_shard(shard, snapshot, jobs))
+        snapshot.end_read()
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._threads is not None:
+            self._threads.shutdown()
+
+    def _by_look(self, shots: Sequence[Shot]) -> dict[Look, list[Shot]]:
+        groups: dict[Look, list[Shot]] = {}
+        for shot in shots:
+            groups.setdefault(Look.of(self.rig.cameras[shot.camera].options, self.tracer), []).append(shot)
+        return groups
+
+    def _view(self, look: Look, shots: tuple[Shot, ...]) -> _View:
+        view = self._views.get((look, shots))
+        if view is None:
+            with _build_lock:
+                return self._create_view(look, shots)
+        self._views.move_to_end((look, shots))
+        return view
+
+    def _create_view(self, look: Look, shots: tuple[Shot, ...]) -> _View:
+        tables = ViewTables(self.rig, shots)
+        if look not in self._programs:
+            # The tracer specialises its kernel on a context's first image: do that here, on one thread. The contexts
+            # of all shards are copies of this one, so they come with the kernel.
+            first, program = self._shards[0], look.context(self.tracer)
+            first.prepare(program, look, tables)
+            with on_device(self.tracer.device):
+                mjw.render(self.tracer.fields, first.scene.fields, program)
+            self._programs[look] = program
+        contexts = tuple(copy.copy(self._programs[look]) for _ in self._shards)
+        for shard, context in zip(self._shards, contexts, strict=True):
+            shard.prepare(context, look, tables)
+        view = self._views[look, shots] = _View(look, tables, contexts)
+        if len(self._views) > _MAX_VIEWS:
+            self._views.popitem(last=False)
+        return view
+
+    def _in_all_shards(self, work: Callable[[int], None]) -> None:
+        """Run `work` for each shard, the first one on this thread."""
+        futures: list[Future[None]] = []
+        if self._threads is not None:
+            futures = [self._threads.submit(work, shard) for shard in range(1, len(self._shards))]
+        try:
+            work(0)
+        finally:
+            wait(futures)  # whatever happens, nobody writes to a frame after this
+        for future in futures:
+            future.result()
+
+    def _draw_shard(self, index: int, snapshot: RenderSnapshot, jobs: Sequence[tuple[_View, list[_Target]]]) -> None:
+        scene, model = self._shards[index].scene, self.tracer.fields
+        scene.place(snapshot)
+        refitted: set[tuple[int, ...]] = set()
+        for view, targets in jobs:
+            context = view.contexts[index]
+            with on_device(self.tracer.device):
+                if view.look.geom_groups not in refitted:
+                    mjw.refit_bvh(model, scene.fields, context)
+                    refitted.add(view.look.geom_groups)
+                mjw.render(model, scene.fields, context)
+            for target in targets:
+                self._resolve(view.tables, context, scene, target)
+
+    def _resolve(self, tables: ViewTables, context: mjw.RenderContext, scene: ShardScene, target: _Target) -> None:
+        """Write a plane of a shard's environments into their part of the frame."""
+        image = target.frame[scene.first_env : scene.first_env + scene.num_envs]
+        colour, depth, objects = (int(first) for first in tables.first[target.shot])
+        match target.plane:
+            case PlaneKind.RGB:
+                options = self.rig.cameras[tables.shots[target.shot].camera].options
+                background = wp.vec3ub(*(round(255 * channel) for channel in options.background))
+                kernel, inputs = kernels.resolve_rgb, [context.rgb_data, colour, scene.diverged, background]
+            case PlaneKind.DEPTH:
+                kernel, inputs = kernels.resolve_depth, [context.depth_data, depth, scene.diverged]
+            case PlaneKind.DISTANCE_TO_CAMERA:
+                rays = [tables.ray, tables.ray_offset, int(tables.first_ray[target.shot])]
+                kernel, inputs = kernels.resolve_distance, [context.depth_data, depth, scene.diverged, *rays]
+            case PlaneKind.SEGMENTATION:
+                kernel, inputs = kernels.resolve_segmentation, [context.seg_data, objects, scene.diverged]
+            case _:
+                raise ValueError(f"the ray tracer makes no {target.plane.value!r}")
+        wp.launch(kernel, image.shape[:3], inputs, [image], device=image.device)
+
+
+class _Shard:
+    """One shard's poses, bounding volumes and image memory.
+
+    Its views are drawn one after another, so they share the memory that the tracer draws into.
+    """
+
+    def __init__(self, scene: ShardScene, rig: CameraRig):
+        self.scene = scene
+        self._bounds: dict[tuple[int, ...], GeometryBounds] = {}
+        self._images = [
+            wp.zeros(scene.num_envs * max(int(pixels), 1), dtype=dtype, device=scene.tracer.device)
+            for pixels, dtype in zip(rig.pixels(rig.shots()), (wp.uint32, wp.float32, wp.vec2i), strict=True)
+        ]
+
+    def prepare(self, context: mjw.RenderContext, look: Look, tables: ViewTables) -> None:
+        """Make `context` draw this shard's environments through these cameras."""
+        tracer, num_envs = self.scene.tracer, self.scene.num_envs
+        if look.geom_groups not in self._bounds:
+            self._bounds[look.geom_groups] = GeometryBounds(tracer.context(look.geom_groups), num_envs, tracer.device)
+        self._bounds[look.geom_groups].install(context)
+        tables.install(context)
+        context.rgb_data, context.depth_data, context.seg_data = (
+            image[: num_envs * max(int(pixels), 1)].reshape((num_envs, max(int(pixels), 1)))
+            for image, pixels in zip(self._images, tables.pixels, strict=True)
+        )
