@@ -36,15 +36,16 @@ def terrain_height(rows: int, columns: int) -> np.ndarray:
         hill = cz + c * np.sqrt(inside)
         # A maximum that is rounded off: a grid cannot draw the sharp foot of a hill.
         height = (height + hill + np.sqrt((height - hill) ** 2 + 0.03**2)) / 2
-    # 4 mm above floor and colliders, so that a ray meets the terrain first.
-    return height + 0.004
+    return height
 
 
 def write_terrain() -> None:
     """The height field, as an include, and its map colouring with contour lines."""
     height = terrain_height(*GRID)
-    values = " ".join(f"{value:.4g}" for value in np.round(height / PEAK, 4).ravel())
-    size = f"{HALF_EXTENT[0]} {HALF_EXTENT[1]} {PEAK * (height / PEAK).max():.4f} 0.02"
+    height -= height.min()
+    # MJCF lists the rows from +y down, as in a picture, and scales them to the highest.
+    values = " ".join(f"{value:.4g}" for value in (height[::-1] / height.max()).round(4).ravel())
+    size = f"{HALF_EXTENT[0]} {HALF_EXTENT[1]} {height.max():.4f} 0.02"
     (DEMO / "terrain.xml").write_text(
         f'<mujoco>\n  <asset>\n    <hfield name="terrain" nrow="{GRID[0]}" ncol="{GRID[1]}" size="{size}"\n'
         f'            elevation="{values}"/>\n  </asset>\n</mujoco>\n'
