@@ -10,6 +10,7 @@ import warp as wp
 from scene_data.formats import SceneDataFormat
 
 from .status import FrameStatusCode
+from .streams import work_order_of
 
 if TYPE_CHECKING:
     from scene_data.provider import SceneDataProvider
@@ -27,10 +28,10 @@ class RenderSnapshot:
         simulation_time_ns: Simulation time of the state [ns].
     """
 
-    def __init__(self, slot: "_Slot", model_generation: int, simulation_time_ns: int):
+    def __init__(self, slot: "_Slot", model_generation: int):
         self._slot: _Slot | None = slot
         self.model_generation = model_generation
-        self.simulation_time_ns = simulation_time_ns
+        self.simulation_time_ns = 0
 
     @property
     def valid(self) -> bool:
@@ -74,11 +75,11 @@ class RenderSnapshot:
 
     def begin_read(self) -> None:
         """Order what is enqueued from now on after the copy. On the CPU there is nothing to do."""
-        self._held.wait_until_filled()
+        self._held.begin_read()
 
     def end_read(self) -> None:
         """Order the next copy into this slot after what has been enqueued so far."""
-        self._held.mark_read()
+        self._held.end_read()
 
     def release(self) -> None:
         """Give the slot back. Does nothing the second time."""
@@ -163,10 +164,9 @@ class SnapshotPool:
             if slot is None:
                 return SnapshotResult(FrameStatusCode.SNAPSHOT_POOL_EXHAUSTED)
             slot.leased = True
-        # From here on a failure gives the slot back through the snapshot's end.
-        time = provider.simulation_time_ns if simulation_time_ns is None else simulation_time_ns
-        snapshot = RenderSnapshot(slot, generation, int(time))
-        slot.fill(provider)
+        # From here on a failure gives the slot back through the end of the snapshot.
+        snapshot = RenderSnapshot(slot, generation)
+        snapshot.simulation_time_ns = slot.fill(provider, simulation_time_ns)
         return SnapshotResult(FrameStatusCode.OK, snapshot)
 
 
@@ -187,17 +187,15 @@ class _Slot:
         self.points = wp.zeros(point_count, dtype=wp.vec3, device=self.device) if point_count else None
         env_time_ns = provider.env_time_ns
         self.env_time_ns = None if env_time_ns is None else np.zeros_like(env_time_ns)
-        on_cuda = self.device.is_cuda
-        self._filled = wp.Event(self.device) if on_cuda else None
-        self._read = wp.Event(self.device) if on_cuda else None
+        self._order = work_order_of(self.device)
+        self._filled, self._read = self._order.new_event(), self._order.new_event()
 
-    def fill(self, provider: "SceneDataProvider") -> None:
-        """Copy the provider's present state, all of it from one moment."""
-        if self._read is not None:
-            wp.wait_event(self._read)
-        with provider.consistent_read():
-            if self.transforms is not None:
-                provider.get_transforms(self.transforms, allow_passthrough=False)
+    def fill(self, provider: "SceneDataProvider", simulation_time_ns: int | None) -> int:
+        """Copy the provider's present state, all of it from one moment, and return its time [ns]."""
+        with self._order.enqueueing(), provider.consistent_read():
+            self._order.wait((self._read,))
+            if self.transforms is not None and not provider.get_transforms(self.transforms, allow_passthrough=False):
+                raise RuntimeError("the engine publishes no transforms, so there is no state to take a snapshot of")
             if self.cameras is not None:
                 provider.get_camera_poses(self.cameras, allow_passthrough=False)
             if self.lights is not None:
@@ -206,16 +204,14 @@ class _Slot:
                 provider.get_geometry_points(output=self.points, offsets=self._offsets)
             if self.env_time_ns is not None:
                 np.copyto(self.env_time_ns, provider.env_time_ns)
-        if self._filled is not None:
-            wp.record_event(self._filled)
+            self._order.complete(self._filled)
+            return provider.simulation_time_ns if simulation_time_ns is None else int(simulation_time_ns)
 
-    def wait_until_filled(self) -> None:
-        if self._filled is not None:
-            wp.wait_event(self._filled)
+    def begin_read(self) -> None:
+        self._order.wait((self._filled,))
 
-    def mark_read(self) -> None:
-        if self._read is not None:
-            wp.record_event(self._read)
+    def end_read(self) -> None:
+        self._order.complete(self._read)
 
     def _allocate(self, layout: Any, count: int) -> Any:
         """A struct of `layout` with arrays of this length; None for an empty one."""
