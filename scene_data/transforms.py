@@ -215,6 +215,9 @@ def to_quat(m: wp.mat33f):
     x = unit(wp.vec3f(m[0, 0], m[1, 0], m[2, 0]))
     y = unit(wp.vec3f(m[0, 1], m[1, 1], m[2, 1]))
     z = unit(wp.vec3f(m[0, 2], m[1, 2], m[2, 2]))
+    axes_squared = wp.dot(x, x) + wp.dot(y, y) + wp.dot(z, z)
+    if wp.isnan(axes_squared):
+        return wp.quatf(axes_squared, axes_squared, axes_squared, axes_squared)  # `wp.quat_from_matrix` would make it zero
     # The first two axes decide, and a flattened one follows from the others.
     if wp.dot(x, x) == 0.0:
         x = unit(wp.cross(y, z))
