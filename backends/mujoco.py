@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from scene_data.backends.host_engine import HostEngineBackend
 
-__all__ = ["MujocoSceneDataBackend"]
+__all__ = ["MujocoSceneDataBackend", "refresh_poses", "require_data_of"]
 
 
 class MujocoSceneDataBackend(HostEngineBackend):
@@ -25,15 +25,7 @@ class MujocoSceneDataBackend(HostEngineBackend):
     """
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData):
-        if not isinstance(model, mujoco.MjModel):
-            raise TypeError(f"model must be a mujoco.MjModel, got {type(model).__name__}")
-        if not isinstance(data, mujoco.MjData):
-            raise TypeError(f"data must be a mujoco.MjData, got {type(data).__name__}")
-        if data.signature != model.signature:
-            raise ValueError(
-                f"data was made for another model: it has {data.xpos.shape[0]} bodies and {data.qpos.size} coordinates "
-                f"and signature {data.signature}, the model {model.nbody}, {model.nq} and {model.signature}"
-            )
+        require_data_of(model, data)
         self.data = data
         self._time = np.zeros(1)
         super().__init__(model, num_envs=1)
@@ -53,10 +45,32 @@ class MujocoSceneDataBackend(HostEngineBackend):
         return self.data.warning.number[None]
 
     def _refresh(self, stale: NDArray[np.bool_]) -> None:
-        model, data = self.model, self.data
-        mujoco.mj_kinematics(model, data)
-        mujoco.mj_comPos(model, data)
-        mujoco.mj_camlight(model, data)
-        mujoco.mj_flex(model, data)
-        if model.ntendon:
-            mujoco.mj_tendon(model, data)
+        refresh_poses(self.model, self.data)
+
+
+def refresh_poses(model: mujoco.MjModel, data: mujoco.MjData) -> None:
+    """Compute the poses of bodies, geoms, cameras, lights, flexes and tendons from the state."""
+    mujoco.mj_kinematics(model, data)
+    mujoco.mj_comPos(model, data)
+    mujoco.mj_camlight(model, data)
+    mujoco.mj_flex(model, data)
+    if model.ntendon:
+        mujoco.mj_tendon(model, data)
+
+
+def require_data_of(model: mujoco.MjModel, data: mujoco.MjData) -> None:
+    """Refuse data that was not made for the model.
+
+    Raises:
+        TypeError: An argument is of another type.
+        ValueError: The data belongs to another model.
+    """
+    if not isinstance(model, mujoco.MjModel):
+        raise TypeError(f"model must be a mujoco.MjModel, got {type(model).__name__}")
+    if not isinstance(data, mujoco.MjData):
+        raise TypeError(f"data must be a mujoco.MjData, got {type(data).__name__}")
+    if data.signature != model.signature:
+        raise ValueError(
+            f"data was made for another model: it has {data.xpos.shape[0]} bodies and {data.qpos.size} coordinates "
+            f"and signature {data.signature}, the model {model.nbody}, {model.nq} and {model.signature}"
+        )

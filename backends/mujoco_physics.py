@@ -13,6 +13,7 @@ import warp as wp
 
 from scene_data.backends.mujoco import MujocoSceneDataBackend
 from scene_data.backends.mujoco_batch import MujocoBatchSceneDataBackend
+from scene_data.backends.mujoco_data_list import MujocoDataListSceneDataBackend
 from scene_data.backends.mujoco_model import find_keyframe, load_mujoco_model
 from scene_data.errors import UnknownNameError
 from scene_data.physics import PhysicsEngine
@@ -104,7 +105,11 @@ class MujocoEngine(_MujocoModelEngine):
         super().__init__(model, cfg)
         self.datas = [mujoco.MjData(model) for _ in range(cfg.num_envs)]
         self.reset()
-        self.backend = MujocoSceneDataBackend(model, self.data if cfg.num_envs == 1 else self.datas)
+        self.backend = (
+            MujocoSceneDataBackend(model, self.data)
+            if cfg.num_envs == 1
+            else MujocoDataListSceneDataBackend(model, self.datas)
+        )
 
     @property
     def data(self) -> mujoco.MjData:
