@@ -51,7 +51,7 @@ ROBOT = """
 
 CLOTH = """
     <flexcomp name="cloth" type="grid" count="4 4 1" spacing=".1 .1 .1" pos="0 0 1.2" dim="2" mass=".2" radius=".01">
-      <edge equality="true" damping=".1"/>
+      <edge equality="true"/>
       <contact selfcollide="none"/>
     </flexcomp>
 """
