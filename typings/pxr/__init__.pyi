@@ -1,0 +1,5 @@
+"""USD, untyped: its modules are compiled ones without stubs, and it need not be installed for the checks."""
+
+from typing import Any
+
+def __getattr__(name: str) -> Any: ...
