@@ -217,7 +217,8 @@ def to_quat(m: wp.mat33f):
     z = unit(wp.vec3f(m[0, 2], m[1, 2], m[2, 2]))
     axes_squared = wp.dot(x, x) + wp.dot(y, y) + wp.dot(z, z)
     if wp.isnan(axes_squared):
-        return wp.quatf(axes_squared, axes_squared, axes_squared, axes_squared)  # `wp.quat_from_matrix` would make it zero
+        # `wp.quat_from_matrix` would make it zero.
+        return wp.quatf(axes_squared, axes_squared, axes_squared, axes_squared)
     # The first two axes decide, and a flattened one follows from the others.
     if wp.dot(x, x) == 0.0:
         x = unit(wp.cross(y, z))

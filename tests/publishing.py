@@ -66,7 +66,7 @@ def as_homogeneous(data: Any) -> np.ndarray:
 
 
 def fabric_storage(matrices: wp.array, mapping: wp.array | None = None) -> Any:
-    """Storage that offers Fabric's interface over Warp arrays, which it keeps alive."""
+    """Storage that offers Fabric's interface over Warp arrays. It owns them: Fabric arrays only point into it."""
     attributes = {"matrices": _attribute(matrices, "f8", 16, "matrix")}
     if mapping is not None:
         attributes["mapping"] = _attribute(mapping, "i4", 1, "")

@@ -294,7 +294,8 @@ def test_what_is_kept_for_a_reader_goes_when_the_reader_goes(provider):
     mapping = wp.array([1, 0, 2], dtype=wp.int32, device="cpu")
     shared = Format.Vec3_Quat()
     assert provider.get_transforms(shared, mapping)
-    fabric = fabric_output(fabric_storage(wp.zeros(3, dtype=wp.mat44d, device="cpu")))
+    storage = fabric_storage(wp.zeros(3, dtype=wp.mat44d, device="cpu"))
+    fabric = fabric_output(storage)
     assert provider.get_transforms(fabric)
     gone = [weakref.ref(shared.positions), weakref.ref(fabric), weakref.ref(fabric.matrices), weakref.ref(mapping)]
     del mapping, fabric, shared
