@@ -53,7 +53,8 @@ def write_terrain() -> None:
     fine = terrain_height(4 * GRID[0], 4 * GRID[1])
     level = fine / PEAK * len(BANDS)
     image = np.array(BANDS)[np.clip(level.astype(int), 0, len(BANDS) - 1)]
-    slope = np.hypot(*np.gradient(level)) + 1e-6
+    rise, run = np.gradient(level)
+    slope = np.hypot(rise, run) + 1e-6
     distance = np.abs(2 * level - np.round(2 * level)) / (2 * slope)  # pixels to the nearest contour
     line = np.clip(1.2 - distance, 0, 1) * (fine > 0.03)
     image = image * (1 - 0.55 * line[..., None])
