@@ -49,7 +49,7 @@ docs: $(INSTALLED) ## Build the documentation into build/docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/docs
 
 bench: $(INSTALLED) ## Measure the ratios that the documentation speaks of
-	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
 clean: ## Remove what the targets made, the virtual environment included
 	rm -rf $(VENV) build dist out *.egg-info .pytest_cache .hypothesis .ruff_cache .benchmarks
