@@ -1,1 +1,108 @@
+"""From a snapshot of the scene to leased camera frames: the render core, its backends, and the cameras that users read.
 
+Render backends are imported when they are first named, since each needs a library of its own.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from scene_data.camera import CameraCfg
+
+from .render_core import (
+    BodyMount,
+    CameraDescriptor,
+    CameraMount,
+    ContextIntegrityError,
+    DemandScheduler,
+    FrameBoundary,
+    FrameCapacityError,
+    FrameLease,
+    FrameStamp,
+    FrameStatus,
+    FrameStatusCode,
+    FrameWriter,
+    Intrinsics,
+    ModelCamera,
+    Orthographic,
+    Pinhole,
+    PlaneKind,
+    PlaneLayout,
+    RenderBackend,
+    RenderConfiguration,
+    RenderCore,
+    RenderPlan,
+    RenderSnapshot,
+    RenderStats,
+    RenderStatus,
+    RenderStatusCode,
+    SnapshotPool,
+    SnapshotResult,
+    VisualOptions,
+    WorldPose,
+    compute_frame_byte_capacity,
+    compute_frame_slot_capacity,
+    compute_warm_slot_count,
+    is_context_integrity_failure,
+)
+
+if TYPE_CHECKING:
+    from .camera_sensor import Camera
+    from .disabled import DisabledRenderBackend
+    from .mujoco_warp import MujocoWarpRenderBackend
+
+_LAZY = {
+    "Camera": ".camera_sensor",
+    "DisabledRenderBackend": ".disabled",
+    "MujocoWarpRenderBackend": ".mujoco_warp",
+}
+
+__all__ = [
+    "BodyMount",
+    "Camera",
+    "CameraCfg",
+    "CameraDescriptor",
+    "CameraMount",
+    "ContextIntegrityError",
+    "DemandScheduler",
+    "DisabledRenderBackend",
+    "FrameBoundary",
+    "FrameCapacityError",
+    "FrameLease",
+    "FrameStamp",
+    "FrameStatus",
+    "FrameStatusCode",
+    "FrameWriter",
+    "Intrinsics",
+    "ModelCamera",
+    "MujocoWarpRenderBackend",
+    "Orthographic",
+    "Pinhole",
+    "PlaneKind",
+    "PlaneLayout",
+    "RenderBackend",
+    "RenderConfiguration",
+    "RenderCore",
+    "RenderPlan",
+    "RenderSnapshot",
+    "RenderStats",
+    "RenderStatus",
+    "RenderStatusCode",
+    "SnapshotPool",
+    "SnapshotResult",
+    "VisualOptions",
+    "WorldPose",
+    "compute_frame_byte_capacity",
+    "compute_frame_slot_capacity",
+    "compute_warm_slot_count",
+    "is_context_integrity_failure",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name], __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -73,5 +73,5 @@ class RenderBackend(ABC):
     def shutdown_on_render_thread(self) -> None:
         """End the graphics context. The last call that a backend gets."""
 
-    def request_stop(self) -> None:
+    def request_stop(self) -> None:  # noqa: B027  (an override is optional)
         """Ask a render in progress to end early. The only method that other threads call; does nothing by default."""

@@ -1,0 +1,93 @@
+"""How a render core calls its backend: whatever that raises becomes a status."""
+
+import logging
+from typing import Any
+
+from .backend import RenderBackend, RenderConfiguration
+from .frames import FrameBoundary
+from .status import ContextIntegrityError, RenderStatus, RenderStatusCode
+from .turns import RenderTurn
+
+__all__ = ["BackendHost", "release"]
+
+_log = logging.getLogger(__name__)
+
+
+class BackendHost:
+    """Calls a render backend and turns whatever it raises into a status. Called on the render thread alone.
+
+    Attributes:
+        backend: The backend in use.
+    """
+
+    def __init__(self, backend: RenderBackend, frames: FrameBoundary):
+        self.backend = backend
+        self._frames = frames
+        self._order = frames.work_order
+        self._model_generation = 0
+
+    def prepare(self, scene: Any, configuration: RenderConfiguration) -> RenderStatus:
+        """Initialize for a new model, or resize for new frames of the same one. Every failure is terminal."""
+        is_new_model = configuration.model_generation != self._model_generation
+        try:
+            with self._order.rendering():
+                if is_new_model:
+                    status = self.backend.initialize(scene, configuration)
+                else:
+                    status = self.backend.resize(configuration)
+        except Exception as error:
+            _log.exception("A render backend failed to prepare")
+            return RenderStatus(RenderStatusCode.BACKEND_FAILURE, _describe(error))
+        if not isinstance(status, RenderStatus):
+            return RenderStatus(RenderStatusCode.BACKEND_FAILURE, f"the backend returned {status!r}, no RenderStatus")
+        if status.ok:
+            self._model_generation = configuration.model_generation
+        return status
+
+    def render(self, turn: RenderTurn) -> RenderStatus:
+        """Render a turn and release its snapshot."""
+        with self._order.rendering():
+            try:
+                status = self.backend.render(turn.snapshot, turn.plans, self._frames)
+            except ContextIntegrityError as error:
+                status = RenderStatus(RenderStatusCode.BACKEND_FAILURE, _describe(error))
+            except Exception as error:
+                _log.exception("A render failed")
+                status = RenderStatus(RenderStatusCode.FRAME_UNAVAILABLE, _describe(error))
+            release(turn)
+        if not isinstance(status, RenderStatus):
+            return RenderStatus(RenderStatusCode.FRAME_UNAVAILABLE, f"the backend returned {status!r}, no RenderStatus")
+        return status
+
+    def replace(self, backend: RenderBackend) -> None:
+        """End the backend and take another one."""
+        self.end()
+        self.backend = backend
+        self._model_generation = 0
+
+    def request_stop(self) -> None:
+        """Ask a render in progress to end. The one method for other threads."""
+        try:
+            self.backend.request_stop()
+        except Exception:
+            _log.exception("A render backend failed to take a stop request")
+
+    def end(self) -> None:
+        """Let the backend end its graphics context."""
+        try:
+            with self._order.rendering():
+                self.backend.shutdown_on_render_thread()
+        except Exception:
+            _log.exception("A render backend failed to shut down")
+
+
+def release(turn: RenderTurn) -> None:
+    """Give a turn's snapshot back; a failure of that must not end the render thread."""
+    try:
+        turn.snapshot.release()
+    except Exception:
+        _log.exception("A snapshot could not be released")
+
+
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
