@@ -98,6 +98,16 @@ class WarpRig:
         return getattr(self.data, field).numpy()[env].astype(np.float64)
 
 
+def full_state(rig) -> np.ndarray:
+    """All that the next step of a host engine depends on."""
+    if isinstance(rig, BatchRig):
+        return rig.batch.state.copy()
+    spec = mujoco.mjtState.mjSTATE_INTEGRATION
+    state = np.zeros(mujoco.mj_stateSize(rig.model, spec))
+    mujoco.mj_getState(rig.model, rig.data, state, spec)
+    return state
+
+
 def expected_poses(rig) -> dict[str, np.ndarray]:
     """What a fresh `mj_forward` of the present qpos and mocap poses gives, environment-major."""
     fields = ("xpos", "xmat", "cam_xpos", "cam_xmat", "light_xpos", "light_xdir", "flexvert_xpos")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import warp as wp
 from mujoco_models import robot
-from mujoco_rigs import BatchRig, HostRig, WarpRig, assert_fresh, published_poses
+from mujoco_rigs import BatchRig, HostRig, WarpRig, assert_fresh, full_state, published_poses
 
 ENGINES = ("host", "batch", "batch_persistent", "warp")
 HOST_ENGINES = ENGINES[:3]
@@ -233,15 +233,6 @@ def test_trajectory_is_the_same_on_mujoco_warp(model):
         published_poses(read.backend)
         for field in ("qpos", "qvel", "qacc_warmstart"):
             np.testing.assert_array_equal(getattr(alone.data, field).numpy(), getattr(read.data, field).numpy())
-
-
-def full_state(rig) -> np.ndarray:
-    if isinstance(rig, BatchRig):
-        return rig.batch.state.copy()
-    spec = mujoco.mjtState.mjSTATE_INTEGRATION
-    state = np.zeros(mujoco.mj_stateSize(rig.model, spec))
-    mujoco.mj_getState(rig.model, rig.data, state, spec)
-    return state
 
 
 @pytest.mark.parametrize("persistent", [False, True])
