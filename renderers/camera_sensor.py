@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scene_data.camera import CameraCfg, Intrinsics, Orthographic, Pinhole, WorldPose
+from scene_data.camera import BodyMount, CameraCfg, Intrinsics, ModelCamera, Orthographic, Pinhole, WorldPose
 from scene_data.errors import UnknownNameError
 from scene_data.renderers.render_core import CameraDescriptor, FrameLease, PlaneKind, PlaneLayout
 from scene_data.scene import SceneDescription
@@ -125,13 +125,16 @@ def describe_camera(cfg: CameraCfg, camera_id: int, scene: SceneDescription) -> 
     """The descriptor of what the user asked for.
 
     Raises:
-        UnknownNameError: The name is no camera of the model, or a data type is not known.
+        UnknownNameError: The name is no camera of the model, its body is none, or a data type is not known.
+        ValueError: It has poses for another number of environments.
     """
+    _check_mount(cfg, scene)
     mount, intrinsics = cfg.mount, cfg.intrinsics
-    names = [camera.name for camera in scene.cameras]
+    names = {name for camera in scene.cameras for name in (camera.name, camera.path_name) if name}
     if mount is None and cfg.name not in names:
         if cfg.name != FREE_CAMERA:
-            raise UnknownNameError("camera", cfg.name, [*(name for name in names if name), FREE_CAMERA])
+            known = [camera.name or camera.path_name for camera in scene.cameras]
+            raise UnknownNameError("camera", cfg.name, [*known, FREE_CAMERA])
         free = scene.free_camera
         mount = WorldPose(tuple(free.position), tuple(free.quaternion))
         intrinsics = intrinsics or _free_intrinsics(scene, cfg)
@@ -146,6 +149,17 @@ def describe_camera(cfg: CameraCfg, camera_id: int, scene: SceneDescription) -> 
         intrinsics=intrinsics,
         options=cfg.options,
     )
+
+
+def _check_mount(cfg: CameraCfg, scene: SceneDescription) -> None:
+    if isinstance(cfg.mount, BodyMount) and isinstance(cfg.mount.body, str):
+        scene.body_index(cfg.mount.body)
+    if isinstance(cfg.mount, ModelCamera) and isinstance(cfg.mount.camera, str):
+        scene.camera_index(cfg.mount.camera)
+    if isinstance(cfg.mount, WorldPose) and cfg.mount.num_envs not in (None, scene.num_envs):
+        raise ValueError(
+            f"camera {cfg.name!r} has poses for {cfg.mount.num_envs} environments, but there are {scene.num_envs}"
+        )
 
 
 def _plane(cfg: CameraCfg, data_type: str) -> PlaneKind:

@@ -199,6 +199,7 @@ class SimulationContext:
         with self.physics_lock:
             self._require_open()
             self.physics.reset(env_ids, keyframe)
+            self.physics.backend.mark_transforms_written()
             if env_ids is None:
                 self._steps = 0
 

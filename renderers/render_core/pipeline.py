@@ -40,7 +40,7 @@ _FRAME_GENERATION = 1
 HELD_FRAMES = 2
 """Frames per plane that consumers can hold while the next one is rendered, unless a budget is given."""
 
-StateVersion = tuple[int, int, int, int]
+StateVersion = tuple[int, ...]
 
 
 class RenderTurnError(SceneDataError, RuntimeError):
@@ -257,6 +257,7 @@ class RenderPipeline:
     def _state_version(self) -> StateVersion:
         backend = self.provider.backend
         return (
+            self._clock(),
             backend.transforms_timestamp,
             backend.cameras_timestamp,
             backend.lights_timestamp,

@@ -14,12 +14,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     # The libraries behind the commands are heavy: `--help` in one place, and an import error in another, come first.
     import tyro
+    import warp as wp
     from rich.console import Console
 
     from scene_data.cli.info import Info, run_info
     from scene_data.cli.render import Render, run_render
     from scene_data.errors import SceneDataError
 
+    wp.config.quiet = True
     console = Console()
     try:
         command = tyro.extras.subcommand_cli_from_dict(

@@ -116,10 +116,10 @@ def _camera_cfg(spec: CameraSpec) -> CameraCfg:
 
 def _cameras_of_model(scene: SceneDescription) -> list[CameraSpec]:
     width, height = _DEFAULT_SIZE
-    names = [camera.name for camera in scene.cameras if camera.name]
+    names = [camera.name or camera.path_name for camera in scene.cameras]
     if not names:
         raise ValueError(
-            f"The model {scene.name!r} has no camera with a name. Add '--camera {FREE_CAMERA}:{width}x{height}' "
+            f"The model {scene.name!r} has no camera. Add '--camera {FREE_CAMERA}:{width}x{height}' "
             "for MuJoCo's default view."
         )
     return [CameraSpec(name, width, height) for name in names]
@@ -173,14 +173,15 @@ def _progress(console: Console) -> Progress:
 
 
 def _closing_table(args: Render, sim: SimulationContext, report: _Report) -> Table:
-    drops = {code: count for code, count in sim.render_core.stats().drops.items() if count}
+    outcomes = sim.render_core.stats()["turn_outcomes"]
+    drops = [f"{count} {code}" for code, count in outcomes.items() if code != "OK"]
     env_steps = args.steps * args.num_envs
     table = Table(show_header=False, title=f"{args.model} on {args.engine}")
     table.add_row("environments", f"{args.num_envs}")
     table.add_row("steps", f"{env_steps:,} ({_rate(env_steps, report.physics_seconds)} steps/s)")
     table.add_row("frames", f"{report.frames:,} ({_rate(report.frames, report.render_seconds)} frames/s)")
     table.add_row("captures", f"{args.captures} of {', '.join(sim.cameras)}")
-    table.add_row("drops", ", ".join(f"{count} {code}" for code, count in drops.items()) or "none")
+    table.add_row("drops", ", ".join(drops) or "none")
     for path in report.files:
         table.add_row(str(path), f"{path.stat().st_size / 1e6:,.2f} MB")
     return table
