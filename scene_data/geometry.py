@@ -108,27 +108,30 @@ class _Destination:
 def _plan(
     output: wp.array, offsets: dict[str, int], batches: Sequence[Batch]
 ) -> list[tuple[wp.array, wp.array] | None]:
+    """Source and target rows of each batch, or None where nothing of it is wanted."""
     published = {path for _, ranges in batches for path in ranges}
     if unknown := offsets.keys() - published:
         raise KeyError(f"Nothing publishes points for {sorted(unknown)[0]!r}; {len(unknown)} of the paths are unknown.")
     rows = []
     for source, ranges in batches:
-        selected = [(start, offsets[path], count) for path, (start, count) in ranges.items() if path in offsets]
-        for path, (_, count) in ranges.items():
-            if path in offsets and not 0 <= offsets[path] <= len(output) - count:
-                end = offsets[path] + count
+        wanted = {path: bounds for path, bounds in ranges.items() if path in offsets}
+        for path, (start, count) in wanted.items():
+            if start + count > _point_count(source):
+                raise ValueError(f"{path!r} is said to end at point {start + count} of {_point_count(source)}.")
+            if not 0 <= offsets[path] <= len(output) - count:
                 raise ValueError(
-                    f"The points of {path!r} would go to {offsets[path]} to {end} in an output of {len(output)}."
+                    f"{path!r} has {count} points, which from {offsets[path]} on do not fit into {len(output)}."
                 )
-        rows.append(_rows(source, selected, output.device) if selected else None)
+        copies = [(start, offsets[path], count) for path, (start, count) in wanted.items()]
+        rows.append(_rows(source, copies, output.device) if copies else None)
     return rows
 
 
-def _rows(source: Any, selected: list[tuple[int, int, int]], device: wp.Device) -> tuple[wp.array, wp.array]:
+def _rows(source: Any, copies: list[tuple[int, int, int]], device: wp.Device) -> tuple[wp.array, wp.array]:
     if (published := publication_device(source)) != device:
         raise ValueError(f"The output is on {device}, and the points are published on {published}.")
-    sources = np.concatenate([np.arange(start, start + count, dtype=np.int32) for start, _, count in selected])
-    targets = np.concatenate([np.arange(offset, offset + count, dtype=np.int32) for _, offset, count in selected])
+    sources = np.concatenate([np.arange(start, start + count, dtype=np.int32) for start, _, count in copies])
+    targets = np.concatenate([np.arange(offset, offset + count, dtype=np.int32) for _, offset, count in copies])
     return wp.array(sources, dtype=wp.int32, device=device), wp.array(targets, dtype=wp.int32, device=device)
 
 

@@ -120,13 +120,27 @@ def test_destinations_that_do_not_fit_are_refused(backend, launches):
     with pytest.raises(KeyError, match="/nobody"):
         provider.get_geometry_points(output=output, offsets={"/a": 0, "/nobody": 0})
     for offset in (2, -1):
-        with pytest.raises(ValueError, match=f"'/b' would go to {offset}"):
+        with pytest.raises(ValueError, match=f"'/b' has 3 points, which from {offset} on"):
             provider.get_geometry_points(output=output, offsets={"/b": offset})
     with pytest.raises(ValueError, match="given together"):
         provider.get_geometry_points(output=output)
     with pytest.raises(ValueError, match="given together"):
         provider.get_geometry_points(offsets={"/a": 0})
     assert not launches.called
+
+
+def test_batches_that_cannot_be_read_are_refused(backend):
+    provider = SceneDataProvider(backend)
+    batches = backend.get_geometry_batches()
+    output = wp.zeros(9, dtype=wp.vec3f, device="cpu")
+    batches[0][1]["/b"] = (2, 4)
+    with pytest.raises(ValueError, match="'/b' is said to end at point 6 of 5"):
+        provider.get_geometry_points(output=output, offsets={"/b": 0})
+    batches[1] = (Format.CapsuleEndpoints(), {"/rope": (0, 2)})
+    with pytest.raises(ValueError, match="cannot be read from CapsuleEndpoints"):
+        provider.get_geometry_points(output=output, offsets={"/rope": 0})
+    with pytest.raises(ValueError, match="cannot be read from CapsuleEndpoints"):
+        provider.get_geometry_points()
 
 
 def test_without_geometry_there_are_no_views():
