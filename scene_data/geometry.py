@@ -46,7 +46,7 @@ class GeometryReader:
             that they look at.
 
         Raises:
-            ValueError: If a publication has a format that cannot be read.
+            ValueError: If a publication has a format that cannot be read, or a range that reaches beyond it.
         """
         stale = self._views_timestamp != timestamp
         for index, (source, ranges) in enumerate(batches):
@@ -60,7 +60,9 @@ class GeometryReader:
                 if stale or buffer.device.is_capturing:
                     _gather(source, None, None, buffer, len(buffer))
             if buffer is not None and buffer is not previous:
-                self._views.update((path, buffer[start : start + count]) for path, (start, count) in ranges.items())
+                for path, (start, count) in ranges.items():
+                    _check_range(path, start + count, len(buffer))
+                    self._views[path] = buffer[start : start + count]
                 self._buffers[index] = buffer
         if stale and not _is_capturing(batches):
             self._views_timestamp = timestamp
@@ -116,8 +118,7 @@ def _plan(
     for source, ranges in batches:
         wanted = {path: bounds for path, bounds in ranges.items() if path in offsets}
         for path, (start, count) in wanted.items():
-            if start + count > _point_count(source):
-                raise ValueError(f"{path!r} is said to end at point {start + count} of {_point_count(source)}.")
+            _check_range(path, start + count, _point_count(source))
             if not 0 <= offsets[path] <= len(output) - count:
                 raise ValueError(
                     f"{path!r} has {count} points, which from {offsets[path]} on do not fit into {len(output)}."
@@ -133,6 +134,11 @@ def _rows(source: Any, copies: list[tuple[int, int, int]], device: wp.Device) ->
     sources = np.concatenate([np.arange(start, start + count, dtype=np.int32) for start, _, count in copies])
     targets = np.concatenate([np.arange(offset, offset + count, dtype=np.int32) for _, offset, count in copies])
     return wp.array(sources, dtype=wp.int32, device=device), wp.array(targets, dtype=wp.int32, device=device)
+
+
+def _check_range(path: str, end: int, count: int) -> None:
+    if end > count:
+        raise ValueError(f"{path!r} is said to end at point {end} of {count}.")
 
 
 def _is_capturing(batches: Sequence[Batch]) -> bool:
