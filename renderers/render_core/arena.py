@@ -31,7 +31,7 @@ class Arena:
     def __init__(self, max_slots: int, slot_byte_length: int, max_bytes: int, device: Any):
         self.geometry = self.geometry_of(max_slots, slot_byte_length, max_bytes)
         length, self._stride = self.geometry
-        self._storage = wp.empty(length, dtype=wp.uint8, device=device)
+        self._storage: Any = wp.empty(length, dtype=wp.uint8, device=device)
         wp.synchronize_device(device)  # CUDA pools allocate in stream order, and other streams will use it
         self._free: list[Extent] = [(0, length)]
 
@@ -69,12 +69,8 @@ class Arena:
 
     def array(self, extent: Extent, layout: PlaneLayout) -> Any:
         """Warp array of a plane in an extent. It keeps the storage alive, and so do views of it."""
-        array = wp.array(
-            ptr=self._storage.ptr + extent[0],
-            dtype=layout.dtype,
-            shape=layout.shape,
-            device=self._storage.device,
-        )
+        pointer = self._storage.ptr + extent[0]
+        array: Any = wp.array(ptr=pointer, dtype=layout.dtype, shape=layout.shape, device=self._storage.device)
         array.frame_storage = self._storage
         return array
 

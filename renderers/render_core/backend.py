@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from scene_data.errors import UnknownNameError
+
 from .camera import CameraDescriptor
 from .layout import PlaneKind
 from .status import RenderStatus
@@ -27,12 +29,42 @@ class RenderConfiguration:
         frame_generation: Frame layout in force; a plan of another one is never rendered.
         cameras: Every camera that a plan may ask for.
         device: Warp device of the frames.
+
+    Raises:
+        ValueError: A generation below 1, no cameras, or a repeated camera id.
     """
 
     model_generation: int
     frame_generation: int
     cameras: tuple[CameraDescriptor, ...]
     device: Any
+
+    def __post_init__(self):
+        for name in ("model_generation", "frame_generation"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not self.cameras:
+            raise ValueError("a render configuration needs at least one camera")
+        ids = [camera.id for camera in self.cameras]
+        if len(set(ids)) < len(ids):
+            raise ValueError(f"camera ids must be unique, but they are {ids}")
+
+    @property
+    def longest_plane(self) -> int:
+        """Length of the largest plane [bytes]."""
+        return max(camera.layout(plane).byte_length for camera in self.cameras for plane in camera.planes)
+
+    def require_support_by(self, backend: "RenderBackend") -> None:
+        """Check that a backend can draw every plane.
+
+        Raises:
+            UnknownNameError: It cannot; a ValueError.
+        """
+        for camera in self.cameras:
+            for plane in camera.planes:
+                if plane not in backend.supported_planes:
+                    able = [kind.value for kind in PlaneKind if kind in backend.supported_planes]
+                    raise UnknownNameError(f"plane of {type(backend).__name__}", plane.value, able)
 
 
 class RenderBackend(ABC):

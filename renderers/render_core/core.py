@@ -1,14 +1,9 @@
 """RenderCore: one render thread that turns snapshots into leased frames, for any number of consumers."""
 
 import threading
-from collections import Counter, deque
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from collections.abc import Iterable
 from dataclasses import replace
-from operator import index
 from typing import TYPE_CHECKING, Any, TypedDict
-
-from scene_data.errors import UnknownNameError
 
 from .backend import RenderBackend, RenderConfiguration
 from .backend_host import BackendHost, release
@@ -17,7 +12,8 @@ from .demand import DemandScheduler, RenderPlan
 from .frames import FrameBoundary
 from .layout import PlaneKind
 from .leases import FrameLease
-from .status import FrameStatus, FrameStatusCode, RenderStatus, RenderStatusCode, is_context_integrity_failure
+from .status import FrameStatus, FrameStatusCode, RenderStatus, is_context_integrity_failure
+from .turn_queue import TurnQueue
 from .turns import RenderTurn, Snapshot, due_plans
 
 if TYPE_CHECKING:
@@ -27,6 +23,9 @@ __all__ = ["RenderCore", "RenderStats"]
 
 _DROP, _WAIT_FOR_SLOT = "drop", "wait_for_slot"
 _OK = FrameStatus(FrameStatusCode.OK)
+_STOPPED = FrameStatus(FrameStatusCode.STOPPED, message="the render core is shut down")
+_NOT_ACCEPTING = FrameStatus(FrameStatusCode.STOPPED, message="the render core accepts no snapshots at present")
+_NOT_INITIALIZED = FrameStatus(FrameStatusCode.NOT_INITIALIZED, message="the render core is not configured")
 
 
 class RenderStats(TypedDict):
@@ -78,22 +77,15 @@ class RenderCore:
         self.frames = FrameBoundary(max_slots, max_bytes, device)
         self._demand = DemandScheduler()
         self._host = BackendHost(render_backend, self.frames)
-        self._changed = threading.Condition()  # guards all that follows
-        self._calls: deque[tuple[Future[RenderStatus], Callable[[], RenderStatus]]] = deque()
-        self._queued: RenderTurn | None = None
-        self._rendering: RenderTurn | None = None
-        self._ended: FrameStatus | None = None
+        self._queue = TurnQueue()
+        self._changed = self._queue.changed  # guards what follows
         self._terminal: FrameStatus | None = None
         self._configuration: RenderConfiguration | None = None
         self._scene: SceneDescription | None = None
         self._is_accepting = True
-        self._is_stopped = False
         self._policy = _DROP
         self._wait_epoch = 0  # grows with everything that ends the waits for capacity
-        self._last_turn_capture_id = 0
-        self._turns = 0
-        self._outcomes: Counter[str] = Counter()
-        self._reconfiguring = threading.Lock()  # held by one reconfiguration at a time; refuses turns meanwhile
+        self._reconfiguring = threading.Lock()  # held by one reconfiguration at a time; submissions are BUSY meanwhile
         self._thread = threading.Thread(target=self._run, name="render-core", daemon=True)
         self._thread.start()
 
@@ -108,7 +100,7 @@ class RenderCore:
     @property
     def last_turn_capture_id(self) -> int:
         """The last capture that the last ended turn began; 0 after a cancelled, stale or terminal turn."""
-        return self._last_turn_capture_id
+        return self._queue.last_turn_capture_id
 
     @property
     def backpressure_policy(self) -> str:
@@ -132,7 +124,7 @@ class RenderCore:
     def stats(self) -> RenderStats:
         """What the core has done since it was made."""
         with self._changed:
-            turns, outcomes = self._turns, dict(self._outcomes)
+            turns, outcomes = self._queue.turn_count, dict(self._queue.outcomes)
         return {
             "turns": turns,
             "turn_outcomes": outcomes,
@@ -172,22 +164,19 @@ class RenderCore:
         Raises:
             ValueError: A generation below 1, no cameras, a repeated id, or an unsupported plane.
         """
-        cameras = _checked_cameras(cameras, self._host.backend)
-        configuration = RenderConfiguration(
-            _generation("model", model_generation), _generation("frame", frame_generation), cameras, self.frames.device
-        )
-        longest = max(camera.layout(plane).byte_length for camera in cameras for plane in camera.planes)
+        configuration = RenderConfiguration(model_generation, frame_generation, tuple(cameras), self.frames.device)
+        configuration.require_support_by(self._host.backend)
         with self._reconfiguring:
             if (refusal := self._wait_until_idle()) is not None:
                 return refusal
-            status = self.frames.reconfigure(configuration.frame_generation, longest, warm_slots)
+            status = self.frames.reconfigure(frame_generation, configuration.longest_plane, warm_slots)
             if not status.ok:
                 return status
             with self._changed:
                 is_new_model = self._configuration is None or self._configuration.model_generation != model_generation
                 self._scene = scene if is_new_model or scene is not None else self._scene
                 self._configuration = configuration
-            self._demand.reconfigure(configuration.frame_generation, cameras)
+            self._demand.reconfigure(frame_generation, configuration.cameras)
             return self._prepare_backend()
 
     def reinitialize(self, render_backend: RenderBackend) -> FrameStatus:
@@ -205,8 +194,8 @@ class RenderCore:
             if refusal is not None and refusal.code is FrameStatusCode.STOPPED:
                 return refusal
             if self._configuration is not None:
-                _checked_cameras(self._configuration.cameras, render_backend)
-            self._call(lambda: self._host.replace(render_backend))
+                self._configuration.require_support_by(render_backend)
+            self._queue.call(lambda: self._host.replace(render_backend))
             with self._changed:
                 self._terminal = None
             return self._prepare_backend()
@@ -217,7 +206,8 @@ class RenderCore:
         Frames stay readable. Does nothing the second time.
         """
         with self._changed:
-            is_first, self._is_stopped = not self._is_stopped, True
+            is_first = not self._queue.is_stopped
+            self._queue.stop()
         if is_first:
             self.frames.stop()
             self._end_capacity_waits()
@@ -309,14 +299,11 @@ class RenderCore:
                 return _OK
             turn = RenderTurn(snapshot, plans)
             refusal = refusal or self._staleness(turn)
-            if refusal is None and (self._queued is not None or self._reconfiguring.locked()):
+            if refusal is None and (self._reconfiguring.locked() or not self._queue.submit(turn)):
                 refusal = FrameStatus(FrameStatusCode.BUSY, message="another turn is queued, or a reconfiguration")
             if refusal is not None:
-                self._outcomes[refusal.code.name] += 1
+                self._queue.outcomes[refusal.code.name] += 1
                 return refusal
-            self._queued = turn
-            self._turns += 1
-            self._changed.notify_all()
             return FrameStatus(FrameStatusCode.OK, generation=self.frames.generation)
 
     def finish_or_cancel_render_turn(self, timeout: float | None = None) -> FrameStatus:
@@ -329,11 +316,7 @@ class RenderCore:
             The status of the last turn that ended since the last call, OK when there was none; BUSY after the timeout,
             with nothing cancelled.
         """
-        with self._changed:
-            if not self._changed.wait_for(self._is_idle, timeout):
-                return FrameStatus(FrameStatusCode.BUSY, message="a turn is still queued or rendering")
-            status, self._ended = self._ended, None
-            return status or _OK
+        return self._queue.finish(timeout)
 
     def request_cancel_render_turn(self) -> None:
         """Drop the queued turn, let the rendering one end, and end the waits for capacity. Later turns are welcome."""
@@ -364,7 +347,7 @@ class RenderCore:
     # -- the render thread
 
     def _run(self) -> None:
-        while (task := self._next_task()) is not None:
+        while (task := self._queue.next_task()) is not None:
             if isinstance(task, RenderTurn):
                 self._render(task)
             else:
@@ -372,59 +355,62 @@ class RenderCore:
                 future.set_result(function())
         self._host.end()
 
-    def _next_task(self) -> Any:
-        """The next call or turn, a call first; None when the core is stopped and nothing is left."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._calls or self._queued or self._is_stopped)
-            if self._calls:
-                return self._calls.popleft()
-            self._rendering, self._queued = self._queued, None
-            return self._rendering
-
     def _render(self, turn: RenderTurn) -> None:
         with self._changed:
             refusal = self._health() or self._staleness(turn)
-        first_capture = self.frames.last_capture_id + 1
-        if refusal is None:
-            status = self._frame_status(self._host.render(turn))
-        else:
-            status = refusal
+        if refusal is not None:
             release(turn)
-        is_terminal = refusal is None and is_context_integrity_failure(status)
-        if refusal is None and not is_terminal and self.frames.last_capture_id >= first_capture:
+            self._queue.end_rendering(refusal)
+            return
+        captures_before = self.frames.last_capture_id
+        status = self._frame_status(self._host.render(turn))
+        if is_context_integrity_failure(status):
+            self._fail(status)
+        elif self.frames.last_capture_id > captures_before:
             status = replace(status, capture_id=self.frames.last_capture_id)
-        with self._changed:
-            if is_terminal:
-                self._terminal = status
-            self._rendering = None
-            self._end_turn(status)
-        if is_terminal:
-            self._end_capacity_waits()
-
-    def _call(self, function: Callable[[], Any]) -> Any:
-        """Run a function on the render thread and wait for its result."""
-        future: Future[Any] = Future()
-        with self._changed:
-            if self._is_stopped:
-                return RenderStatus(RenderStatusCode.STOPPED, "the render core is shut down")
-            self._calls.append((future, function))
-            self._changed.notify_all()
-        return future.result()
+        self._queue.end_rendering(status)
 
     def _prepare_backend(self) -> FrameStatus:
         configuration, scene = self._configuration, self._scene
         if configuration is None:
             return _OK
-        status = self._frame_status(self._call(lambda: self._host.prepare(scene, configuration)))
-        if not status.ok and not self._is_stopped:
-            if not is_context_integrity_failure(status):
-                message = f"the backend could not be prepared: {status.code.name}. {status.message}"
-                status = replace(status, code=FrameStatusCode.TERMINAL_ERROR, message=message)
-            with self._changed:
-                self._terminal = status
+        result = self._queue.call(lambda: self._host.prepare(scene, configuration))
+        if result is None:
+            return _STOPPED
+        status = self._frame_status(result)
+        if not status.ok and not is_context_integrity_failure(status):
+            message = f"the backend could not be prepared: {status.code.name}. {status.message}"
+            status = replace(status, code=FrameStatusCode.TERMINAL_ERROR, message=message)
+        if not status.ok:
+            self._fail(status)
         return status
 
-    # -- what follows runs with the lock held, where it does not take it itself
+    def _fail(self, status: FrameStatus) -> None:
+        with self._changed:
+            self._terminal = status
+        self._end_capacity_waits()
+
+    # -- what is refused, and why
+
+    def _wait_until_idle(self) -> FrameStatus | None:
+        """Wait until nothing is queued or rendering, and say what then forbids a change, if anything."""
+        self._end_capacity_waits()
+        with self._changed:
+            self._queue.wait_until_idle()
+            return self._failure()
+
+    def _failure(self) -> FrameStatus | None:
+        return _STOPPED if self._queue.is_stopped else self._terminal
+
+    def _health(self) -> FrameStatus | None:
+        not_initialized = _NOT_INITIALIZED if self._configuration is None else None
+        return self._failure() or not_initialized
+
+    def _admission(self) -> FrameStatus | None:
+        return self._failure() if self._is_accepting or self._queue.is_stopped else _NOT_ACCEPTING
+
+    def _staleness(self, turn: RenderTurn) -> FrameStatus | None:
+        return turn.staleness(self._configuration) if self._configuration is not None else None
 
     def _end_capacity_waits(self) -> None:
         with self._changed:
@@ -432,48 +418,9 @@ class RenderCore:
         self.frames.notify_capacity_waiters()
 
     def _drop_queued(self, reason: str) -> None:
-        with self._changed:
-            turn, self._queued = self._queued, None
-            if turn is not None:
-                self._end_turn(FrameStatus(FrameStatusCode.STOPPED, generation=self.frames.generation, message=reason))
-            self._changed.notify_all()
-        if turn is not None:
+        status = FrameStatus(FrameStatusCode.STOPPED, generation=self.frames.generation, message=reason)
+        if (turn := self._queue.drop_queued(status)) is not None:
             release(turn)
-
-    def _end_turn(self, status: FrameStatus) -> None:
-        self._ended = status
-        self._last_turn_capture_id = status.capture_id
-        self._outcomes[status.code.name] += 1
-        self._changed.notify_all()
-
-    def _wait_until_idle(self) -> FrameStatus | None:
-        """Wait until nothing is queued or rendering, and say what then forbids a change, if anything."""
-        self._end_capacity_waits()
-        with self._changed:
-            self._changed.wait_for(self._is_idle)
-            return self._stopped() or self._terminal
-
-    def _is_idle(self) -> bool:
-        return self._queued is None and self._rendering is None
-
-    def _stopped(self) -> FrameStatus | None:
-        if self._is_stopped:
-            return FrameStatus(FrameStatusCode.STOPPED, message="the render core is shut down")
-        return None
-
-    def _admission(self) -> FrameStatus | None:
-        if not self._is_stopped and not self._is_accepting:
-            return FrameStatus(FrameStatusCode.STOPPED, message="the render core accepts no snapshots at present")
-        return self._stopped() or self._terminal
-
-    def _health(self) -> FrameStatus | None:
-        if self._configuration is None:
-            not_initialized = FrameStatus(FrameStatusCode.NOT_INITIALIZED, message="the render core is not configured")
-            return self._stopped() or self._terminal or not_initialized
-        return self._stopped() or self._terminal
-
-    def _staleness(self, turn: RenderTurn) -> FrameStatus | None:
-        return turn.staleness(self._configuration) if self._configuration is not None else None
 
     def _frame_status(self, status: RenderStatus) -> FrameStatus:
         return FrameStatus(status.code.frame_code, generation=self.frames.generation, message=status.message)
@@ -482,25 +429,3 @@ class RenderCore:
 def _check_backend(backend: RenderBackend) -> None:
     if not isinstance(backend, RenderBackend):
         raise ValueError(f"a render core needs a RenderBackend, not {backend!r}")
-
-
-def _checked_cameras(cameras: Iterable[CameraDescriptor], backend: RenderBackend) -> tuple[CameraDescriptor, ...]:
-    cameras = tuple(cameras)
-    if not cameras:
-        raise ValueError("a render core needs at least one camera")
-    ids = [camera.id for camera in cameras]
-    if len(set(ids)) < len(ids):
-        raise ValueError(f"camera ids must be unique, but they are {ids}")
-    for camera in cameras:
-        for plane in camera.planes:
-            if plane not in backend.supported_planes:
-                able = [supported.value for supported in PlaneKind if supported in backend.supported_planes]
-                raise UnknownNameError(f"plane of {type(backend).__name__}", plane.value, able)
-    return cameras
-
-
-def _generation(kind: str, value: int) -> int:
-    value = index(value)
-    if value < 1:
-        raise ValueError(f"the {kind} generation must be at least 1, not {value}")
-    return value

@@ -1,12 +1,10 @@
 """The frame store: a fixed budget of slots and bytes, written through writers and read through leases."""
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from operator import index
-from queue import Empty
 from typing import Any
 
 import warp as wp
@@ -133,14 +131,14 @@ class FrameBoundary:
 
     def held_frames(self) -> list[tuple[int, PlaneKind, int]]:
         """How many committed frames readers hold, as (camera id, plane, count)."""
-        counts: dict[tuple[int, PlaneKind], int] = {}
         with self._lock:
             self._settle()
-            for slot in self._pool.slots:
-                if slot.holds and slot.stamp is not None and slot.plane is not None:
-                    key = slot.stamp.camera_id, slot.plane
-                    counts[key] = counts.get(key, 0) + 1
-        return [(camera_id, plane, count) for (camera_id, plane), count in counts.items()]
+            held = Counter(
+                (slot.stamp.camera_id, slot.plane)
+                for slot in self._pool.slots
+                if slot.holds and slot.stamp is not None and slot.plane is not None
+            )
+        return [(camera_id, plane, count) for (camera_id, plane), count in held.items()]
 
     def reconfigure(self, generation: int, slot_byte_length: int, warm_slots: int = 0) -> FrameStatus:
         """Start a frame generation. The frames of the one before leave; what readers hold of them stays valid.
@@ -275,17 +273,14 @@ class FrameBoundary:
         """
         slots, nbytes = _checked("slots", slots, 0), _checked("nbytes", nbytes, 0)
         is_cancelled = getattr(cancelled, "is_set", cancelled)
-        deadline = None if timeout is None else time.monotonic() + timeout
-        with self._returns.listening() as bell:
-            while True:
-                if is_cancelled is not None and is_cancelled():
-                    return self._refusal(FrameStatusCode.STOPPED, "the wait was cancelled")
-                if (verdict := self._judge_capacity(generation, slots, nbytes)) is not None:
-                    return verdict
-                remaining = None if deadline is None else deadline - time.monotonic()
-                if remaining is not None and remaining <= 0.0:
-                    return self._refusal(FrameStatusCode.FRAME_SLOTS_EXHAUSTED, "no slots or bytes before the timeout")
-                _wait(bell, remaining if is_cancelled is None else min(_CANCEL_POLL_S, remaining or _CANCEL_POLL_S))
+
+        def judge() -> FrameStatus | None:
+            if is_cancelled is not None and is_cancelled():
+                return self._refusal(FrameStatusCode.STOPPED, "the wait was cancelled")
+            return self._judge_capacity(generation, slots, nbytes)
+
+        status = self._returns.wait_for(judge, timeout, poll=None if is_cancelled is None else _CANCEL_POLL_S)
+        return status or self._refusal(FrameStatusCode.FRAME_SLOTS_EXHAUSTED, "no slots or bytes before the timeout")
 
     def notify_capacity_waiters(self) -> None:
         """Let every wait look again at its `cancelled`."""
@@ -369,13 +364,6 @@ class FrameBoundary:
 
     def _refusal(self, code: FrameStatusCode, message: str) -> FrameStatus:
         return FrameStatus(code, generation=self._generation, message=message)
-
-
-def _wait(bell: Any, timeout: float | None) -> None:
-    try:
-        bell.get(timeout=timeout)
-    except Empty:
-        return
 
 
 def _checked(name: str, value: int, least: int) -> int:

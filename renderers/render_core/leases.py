@@ -1,12 +1,13 @@
 """How readers keep frames: leases, the arrays got from them, and the way a hold comes back from a finalizer."""
 
 import threading
+import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from queue import SimpleQueue
-from typing import Any
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
 
 import numpy as np
 import warp as wp
@@ -16,6 +17,8 @@ from .slots import FrameSlot
 from .streams import WorkOrder
 
 __all__ = ["FrameLease", "Hold", "ReturnQueue", "ReturnedHold"]
+
+_Verdict = TypeVar("_Verdict")
 
 _DLPACK_CPU, _DLPACK_CUDA = 1, 2
 _DLPACK_DO_NOT_ORDER = -1
@@ -63,14 +66,23 @@ class ReturnQueue:
         while self._items:
             yield self._items.popleft()
 
-    @contextmanager
-    def listening(self) -> Iterator["SimpleQueue[None]"]:
-        """A queue that receives something at each ring."""
+    def wait_for(
+        self, judge: Callable[[], _Verdict | None], timeout: float | None, poll: float | None
+    ) -> _Verdict | None:
+        """Ask `judge` at each ring, and every `poll` seconds, until it has a verdict; None after the timeout."""
+        deadline = None if timeout is None else time.monotonic() + timeout
         bell: SimpleQueue[None] = SimpleQueue()
         with self._bells_lock:
             self._bells = (*self._bells, bell)
         try:
-            yield bell
+            while (verdict := judge()) is None:
+                remaining = None if deadline is None else deadline - time.monotonic()
+                if remaining is not None and remaining <= 0.0:
+                    return None
+                pauses = [pause for pause in (remaining, poll) if pause is not None]
+                with suppress(Empty):
+                    bell.get(timeout=min(pauses, default=None))
+            return verdict
         finally:
             with self._bells_lock:
                 self._bells = tuple(other for other in self._bells if other is not bell)
@@ -164,7 +176,7 @@ class FrameLease:
         import torch
 
         array = self._array(self._order.torch_stream())
-        return torch.utils.dlpack.from_dlpack(wp.to_dlpack(array))
+        return torch.from_dlpack(wp.to_dlpack(array))
 
     def warp(self, stream: Any = None) -> Any:
         """Warp array on the frame's device. On CUDA `stream`, by default the current one, is ordered after the frame.
