@@ -103,13 +103,19 @@ class MujocoWarpRenderBackend(RenderBackend):
         """Draw what the plans ask for, as far as there is room, and commit it. The status names the first failure."""
         if self._tracer is None:
             return RenderStatus(RenderStatusCode.NOT_INITIALIZED, "render before initialize")
+        rig = self._tracer.rig
         with ExitStack() as open_writers:
-            writers = {
-                Shot(self._tracer.rig.index_of_id[plan.camera_id], plan.planes): self._acquire_writers(
-                    snapshot, plan, boundary, open_writers
-                )
-                for plan in plans
-            }
+            writers: dict[Shot, dict[PlaneKind, FrameWriter]] = {}
+            for plan in plans:
+                shot = Shot(rig.index_of_id[plan.camera_id], plan.planes)
+                camera, generation = rig.cameras[shot.camera], plan.frame_generation
+                stamp = boundary.begin_capture(snapshot.model_generation, snapshot.simulation_time_ns, camera.id)
+                writers[shot] = {
+                    plane: open_writers.enter_context(
+                        boundary.try_acquire_writer(generation, plane, camera.layout(plane), stamp)
+                    )
+                    for plane in plan.planes
+                }
             frames = {
                 shot: {plane: writer.buffer for plane, writer in of_shot.items() if writer.status.ok}
                 for shot, of_shot in writers.items()
@@ -145,19 +151,6 @@ class MujocoWarpRenderBackend(RenderBackend):
         if self._tracer is not None:
             self._tracer.close()
             self._tracer = None
-
-    @staticmethod
-    def _acquire_writers(
-        snapshot: "RenderSnapshot", plan: "RenderPlan", boundary: "FrameBoundary", stack: ExitStack
-    ) -> "dict[PlaneKind, FrameWriter]":
-        """Begin the capture of a plan, with a writer per plane; where there is no room, its status says so."""
-        stamp = boundary.begin_capture(snapshot.model_generation, snapshot.simulation_time_ns, plan.camera_id)
-        return {
-            plane: stack.enter_context(
-                boundary.try_acquire_writer(plan.frame_generation, plane, plan.camera.layout(plane), stamp)
-            )
-            for plane in plan.planes
-        }
 
 
 def _render_status(failure: FrameStatus) -> RenderStatus:

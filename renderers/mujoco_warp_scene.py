@@ -37,6 +37,8 @@ _MODEL_ARRAYS = (
 )
 # fmt: on
 
+_NOWHERE = 1e9
+
 # Warp's default device, which the tracer launches on, belongs to the process and not to a thread.
 _default_device_lock = threading.Lock()
 
@@ -102,9 +104,14 @@ class TracerModel:
         context.flex_geom_edgeid = wp.array(edges[bounds], dtype=int, device=self.device)
         context.bvh_nflexgeom = bounds.size
         context.geom_ray_types = tuple(sorted(types))
-        rows = np.concatenate((geoms, model.ngeom + bounds))
-        context.lower = wp.array(prototype.lower.numpy()[rows], dtype=wp.vec3, device=self.device)
-        context.upper = wp.array(prototype.upper.numpy()[rows], dtype=wp.vec3, device=self.device)
+        lower, upper = (
+            np.concatenate((bound.numpy()[geoms], bound.numpy()[model.ngeom + bounds]))
+            for bound in (prototype.lower, prototype.upper)
+        )
+        if not len(lower):  # a query of an empty hierarchy is no query: give it something that no ray meets
+            lower = upper = np.full((1, 3), _NOWHERE)
+        context.lower = wp.array(lower, dtype=wp.vec3, device=self.device)
+        context.upper = wp.array(upper, dtype=wp.vec3, device=self.device)
         return context
 
 

@@ -1,0 +1,582 @@
+import threading
+from dataclasses import replace
+
+import mujoco
+import mujoco_warp as mjw
+import numpy as np
+import pytest
+import warp as wp
+from rendering import Frames, Studio, snapshot_of
+
+from scene_data.backends.mjcf_scene import describe_model
+from scene_data.errors import UnknownNameError, UnmetRequirementError
+from scene_data.renderers.mujoco_warp import MujocoWarpRenderBackend
+from scene_data.renderers.render_core.backend import RenderConfiguration
+from scene_data.renderers.render_core.camera import (
+    BodyMount,
+    CameraDescriptor,
+    ModelCamera,
+    Orthographic,
+    Pinhole,
+    VisualOptions,
+    WorldPose,
+)
+from scene_data.renderers.render_core.layout import PlaneKind
+from scene_data.renderers.render_core.status import RenderStatusCode
+
+RGB, DEPTH, DISTANCE, SEG = (
+    PlaneKind.RGB,
+    PlaneKind.DEPTH,
+    PlaneKind.DISTANCE_TO_CAMERA,
+    PlaneKind.SEGMENTATION,
+)
+NUM_ENVS = 3
+WIDTH, HEIGHT = 48, 36
+FAR = 12.0
+GEOM = int(mujoco.mjtObj.mjOBJ_GEOM)
+
+# Ambient light alone makes every colour the geom's own, except where the lamp reaches: on what faces upwards.
+XML = """
+<mujoco>
+  <option {option}/>
+  <statistic center="0 0 0" extent="1"/>
+  <visual>
+    <map znear="0.01" zfar="12"/>
+    <headlight ambient="1 1 1" diffuse="0 0 0" specular="0 0 0"/>
+  </visual>
+  <asset>
+    <texture name="sky" type="skybox" builtin="flat" rgb1="0.2 0.4 0.8" width="8" height="8"/>
+    <texture name="stripes" type="2d" builtin="flat" rgb1="1 0.5 0" width="8" height="8"/>
+    <material name="stripes" texture="stripes" specular="0"/>
+    <material name="green" rgba="0 0.6 0 1" specular="0"/>
+  </asset>
+  <worldbody>
+    <light type="directional" dir="0.5 0 -1" ambient="0 0 0" diffuse="0.4 0.4 0.4" specular="0 0 0"/>
+    <camera name="front" pos="0 -3 1" xyaxes="1 0 0 0 0.2 1"/>
+    <camera name="sensor" pos="0 -3 1" xyaxes="1 0 0 0 0.2 1" sensorsize="0.04 0.03" focal="0.05 0.04"
+            principal="0.004 -0.003" resolution="48 36"/>
+    <geom name="slope" type="plane" size="0 0 1" pos="0 1 -0.5" euler="20 10 0" rgba="0.5 0.4 0.3 1"/>
+    <geom name="wall" type="box" size="0.3 0.02 0.3" pos="-0.7 0 0.7" material="green"/>
+    <geom name="poster" type="box" size="0.3 0.02 0.3" pos="0.9 0.5 0.9" material="stripes"/>
+    <geom name="hidden" type="sphere" size="0.2" pos="0 0 1.2" rgba="1 0 1 1" group="4"/>
+    <geom name="invisible" type="sphere" size="0.2" pos="0 0 1.2" rgba="1 0 1 0"/>
+    <body name="rover" pos="0 0 0.5">
+      <freejoint name="rover"/>
+      <geom name="ball" type="sphere" size="0.25" rgba="0.8 0.1 0.1 1"/>
+      <geom name="crate" type="box" size="0.15 0.15 0.15" pos="0.4 0.1 0.2" euler="10 20 30" rgba="0.1 0.1 0.8 1"/>
+      <camera name="eye" pos="0.1 -1.5 0.6" xyaxes="1 0.1 0 0 0.4 1"/>
+    </body>
+  </worldbody>
+</mujoco>
+"""
+
+
+def quaternion(model: mujoco.MjModel, camera: str) -> tuple[float, ...]:
+    return tuple(model.camera(camera).quat[[1, 2, 3, 0]])
+
+
+def all_cameras(model: mujoco.MjModel) -> dict[str, CameraDescriptor]:
+    """One configuration for all tests, so that few kernels are compiled."""
+    front = WorldPose(tuple(model.camera("front").pos), quaternion(model, "front"))
+    eye = model.camera("eye")
+    lanes = WorldPose([(0.2 * env, -3.0, 1.0) for env in range(NUM_ENVS)], quaternion(model, "front"))
+    every = (RGB, DEPTH, SEG, DISTANCE)
+    options = VisualOptions()
+    cameras = {
+        "front": {"planes": every},
+        "sensor": {"planes": (DEPTH, SEG)},
+        "eye": {"planes": (RGB, DEPTH, SEG)},
+        "free front": {"mount": front, "intrinsics": Pinhole.from_fovy(45, WIDTH, HEIGHT), "planes": (RGB, DEPTH, SEG)},
+        "index": {"mount": ModelCamera(0), "planes": (RGB,)},
+        "mounted eye": {
+            "mount": BodyMount("rover", tuple(eye.pos), quaternion(model, "eye")),
+            "planes": (RGB, DEPTH, SEG),
+        },
+        "off centre": {"mount": front, "intrinsics": Pinhole(60.0, 35.0, 15.5, 28.0), "planes": every},
+        "parallel": {"mount": front, "intrinsics": Orthographic(2.5), "planes": (DEPTH, SEG, DISTANCE)},
+        "lanes": {"mount": lanes, "planes": (DEPTH, SEG)},
+        "zenith": {"mount": WorldPose((0, 0, 3)), "intrinsics": Orthographic(3.0), "planes": (RGB, SEG)},
+        "revealed": {"mount": front, "planes": (RGB, SEG), "options": VisualOptions(geom_groups=(0, 4))},
+        "plain": {"mount": front, "planes": (RGB, SEG), "options": replace(options, textures=False)},
+        "blank sky": {
+            "mount": front,
+            "planes": (RGB, SEG),
+            "options": replace(options, skybox=False, background=(1.0, 0.2, 0.0)),
+        },
+        "unshadowed": {
+            "mount": WorldPose((0, 0, 3)),
+            "intrinsics": Orthographic(3.0),
+            "planes": (RGB, SEG),
+            "options": replace(options, shadows=False),
+        },
+        "nothing": {"mount": front, "planes": every, "options": VisualOptions(geom_groups=())},
+    }
+    return {
+        name: CameraDescriptor(id=index, name=name, width=WIDTH, height=HEIGHT, num_envs=NUM_ENVS, **parts)
+        for index, (name, parts) in enumerate(cameras.items(), start=1)
+    }
+
+
+@pytest.fixture(scope="module")
+def model() -> mujoco.MjModel:
+    return mujoco.MjModel.from_xml_string(XML.format(option=""))
+
+
+@pytest.fixture(scope="module")
+def states(model: mujoco.MjModel) -> list[mujoco.MjData]:
+    states = [mujoco.MjData(model) for _ in range(NUM_ENVS)]
+    for env, state in enumerate(states):
+        state.qpos[:3] = 0.25 * env - 0.2, 0.1 * env, 0.4 + 0.1 * env
+        mujoco.mju_euler2Quat(state.qpos[3:], np.array([0.2, 0.1, 0.4]) * env, "xyz")
+        mujoco.mj_forward(model, state)
+    return states
+
+
+@pytest.fixture(scope="module")
+def cameras(model: mujoco.MjModel) -> dict[str, CameraDescriptor]:
+    return all_cameras(model)
+
+
+@pytest.fixture(scope="module")
+def studio(model, cameras):
+    studio = Studio(MujocoWarpRenderBackend(shards=1), model, list(cameras.values()))
+    yield studio
+    studio.close()
+
+
+@pytest.fixture(scope="module")
+def frames(studio, states) -> Frames:
+    return studio.shoot(states)
+
+
+def few(cameras: dict[str, CameraDescriptor], *names: str) -> list[CameraDescriptor]:
+    """Some cameras, and one that is orthographic: the kernel is then the one that the other tests use."""
+    return [cameras[name] for name in (*names, "parallel")]
+
+
+def rays_of(intrinsics: Pinhole | Orthographic, pose: WorldPose | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Origins and unit directions (H, W, 3) through the pixel centres, in the camera frame or in the world."""
+    u, v = np.meshgrid(np.arange(WIDTH) + 0.5, np.arange(HEIGHT) + 0.5)
+    if isinstance(intrinsics, Orthographic):
+        pixel = intrinsics.height / HEIGHT
+        origin = np.stack(((u - WIDTH / 2) * pixel, (HEIGHT / 2 - v) * pixel, 0 * u), axis=-1)
+        direction = np.broadcast_to((0.0, 0.0, -1.0), origin.shape)
+    else:
+        direction = np.stack(((u - intrinsics.cx) / intrinsics.fx, (intrinsics.cy - v) / intrinsics.fy, 0 * u - 1), -1)
+        direction = direction / np.linalg.norm(direction, axis=-1, keepdims=True)
+        origin = np.zeros_like(direction)
+    if pose is None:
+        return origin, direction
+    matrix = np.zeros(9)
+    mujoco.mju_quat2Mat(matrix, np.array(pose.quaternion)[[3, 0, 1, 2]])
+    rotation = matrix.reshape(3, 3)
+    return origin @ rotation.T + pose.position, direction @ rotation.T
+
+
+def depth_to_plane(state: mujoco.MjData, geom: int, origin: np.ndarray, direction: np.ndarray, axis: np.ndarray):
+    """Analytic distance along the optical axis to an infinite plane; inf where the ray goes away from it."""
+    normal, point = state.geom_xmat[geom].reshape(3, 3)[:, 2], state.geom_xpos[geom]
+    with np.errstate(divide="ignore"):
+        distance = ((point - origin) @ normal) / (direction @ normal)
+    return np.where((distance > 0) & (direction @ normal < 0), distance * (direction @ axis), np.inf)
+
+
+def seen_by_engine(model, state, origin, direction) -> np.ndarray:
+    """Geom ids (H, W) that MuJoCo's own ray casts hit first, among the visible groups and up to the far plane."""
+    ids = np.full(origin.shape[:2], -1)
+    groups = np.array([1, 1, 1, 0, 0, 0], dtype=np.uint8)
+    geom = np.zeros(1, dtype=np.int32)
+    for pixel in np.ndindex(ids.shape):
+        if mujoco.mj_ray(model, state, origin[pixel], direction[pixel], groups, 1, -1, geom) >= 0:
+            ids[pixel] = geom[0]
+    return ids
+
+
+@pytest.mark.parametrize("name", ["front", "sensor", "off centre", "parallel"])
+def test_depth_is_the_distance_along_the_optical_axis_to_a_tilted_plane(name, model, states, cameras, frames):
+    intrinsics = {
+        "front": Pinhole.from_fovy(45, WIDTH, HEIGHT),
+        # 1200 pixels per metre of sensor; a principal point to the right and below moves the image left and up.
+        "sensor": Pinhole(60.0, 48.0, 24.0 - 4.8, 18.0 + 3.6),
+        "off centre": Pinhole(60.0, 35.0, 15.5, 28.0),
+        "parallel": Orthographic(2.5),
+    }[name]
+    pose = cameras["free front"].mount
+    origin, direction = rays_of(intrinsics, pose)
+    axis = rays_of(Orthographic(1.0), pose)[1][0, 0]
+    slope = model.geom("slope").id
+    depth, seg = frames[cameras[name].id, DEPTH], frames[cameras[name].id, SEG]
+    for env, state in enumerate(states):
+        expected = depth_to_plane(state, slope, origin, direction, axis)
+        on_slope = seg[env, ..., 0] == slope
+        assert on_slope.sum() > 200
+        np.testing.assert_allclose(depth[env, ..., 0][on_slope], expected[on_slope], atol=1e-4)
+
+
+def test_beyond_the_far_plane_and_past_everything_is_a_miss(model, states, cameras, frames):
+    pose, slope = cameras["off centre"].mount, model.geom("slope").id
+    origin, direction = rays_of(cameras["off centre"].intrinsics, pose)
+    expected = depth_to_plane(states[0], slope, origin, direction, rays_of(Orthographic(1.0), pose)[1][0, 0])
+    camera = cameras["off centre"].id
+    depth, seg = frames[camera, DEPTH][0, ..., 0], frames[camera, SEG][0]
+    others = (seg[..., 0] != slope) & (seg[..., 0] != -1)
+    too_far = ~others & (expected > FAR)
+    assert (np.isfinite(expected) & too_far).sum() > 10  # the plane goes on behind the far plane
+    np.testing.assert_array_equal(np.isinf(depth), too_far)
+    np.testing.assert_array_equal(seg[too_far], -1)
+    assert np.isinf(frames[camera, DISTANCE][0, ..., 0][too_far]).all()
+
+
+def test_distance_to_camera_is_euclidean(cameras, frames):
+    for name, intrinsics in (("off centre", cameras["off centre"].intrinsics), ("parallel", Orthographic(2.5))):
+        origin, direction = rays_of(intrinsics)
+        depth = frames[cameras[name].id, DEPTH][..., 0]
+        hit = np.isfinite(depth)
+        points = origin + direction * (np.where(hit, depth, 1.0) / -direction[..., 2])[..., None]
+        distance = frames[cameras[name].id, DISTANCE][..., 0]
+        np.testing.assert_allclose(distance[hit], np.linalg.norm(points, axis=-1)[hit], rtol=1e-5)
+        assert np.isinf(distance[~hit]).all()
+
+
+@pytest.mark.parametrize("name", ["front", "off centre", "parallel"])
+def test_segmentation_names_what_the_engine_hits(name, model, states, cameras, frames):
+    intrinsics = cameras[name].intrinsics or Pinhole.from_fovy(45, WIDTH, HEIGHT)
+    origin, direction = rays_of(intrinsics, cameras["free front"].mount)
+    seg = frames[cameras[name].id, SEG]
+    for env, state in enumerate(states):
+        expected = seen_by_engine(model, state, origin, direction)
+        expected[np.isinf(frames[cameras[name].id, DEPTH][env, ..., 0])] = -1  # beyond the far plane
+        np.testing.assert_array_equal(seg[env, ..., 0], expected)
+        np.testing.assert_array_equal(seg[env, ..., 1], np.where(expected >= 0, GEOM, -1))
+    assert {"slope", "wall", "poster", "ball", "crate"} == {
+        model.geom(id).name for id in np.unique(seg[..., 0]) if id >= 0
+    }
+
+
+def test_environments_differ_and_keep_their_order(model, states, cameras, studio, frames):
+    ball = model.geom("ball").id
+    across = [np.nonzero(frames[cameras["front"].id, SEG][env, ..., 0] == ball)[1].mean() for env in range(NUM_ENVS)]
+    assert across[0] + 2 < across[1] < across[2] - 2  # each ball is further to the right
+    reversed_frames = studio.shoot(states[::-1], [studio.plan(cameras["front"])])
+    for plane in (RGB, DEPTH, SEG):
+        np.testing.assert_array_equal(
+            reversed_frames[cameras["front"].id, plane][::-1], frames[cameras["front"].id, plane]
+        )
+
+
+def assert_same_picture(frames: Frames, one: CameraDescriptor, other: CameraDescriptor):
+    np.testing.assert_array_equal(frames[one.id, SEG], frames[other.id, SEG])
+    np.testing.assert_allclose(frames[one.id, DEPTH], frames[other.id, DEPTH], rtol=1e-4)
+    assert (np.abs(frames[one.id, RGB].astype(int) - frames[other.id, RGB]) <= 1).mean() > 0.999
+
+
+def test_a_camera_on_a_body_equals_the_models_own(cameras, frames):
+    assert_same_picture(frames, cameras["eye"], cameras["mounted eye"])
+    assert (frames[cameras["eye"].id, SEG] != frames[cameras["front"].id, SEG]).any()
+
+
+def test_a_free_camera_equals_the_models_own(cameras, frames):
+    assert_same_picture(frames, cameras["front"], cameras["free front"])
+    np.testing.assert_array_equal(frames[cameras["index"].id, RGB], frames[cameras["front"].id, RGB])
+
+
+def test_a_free_camera_may_differ_among_environments(model, states, cameras, frames):
+    for env, state in enumerate(states):
+        mount = cameras["lanes"].mount
+        pose = WorldPose(mount.position[env], mount.quaternion)
+        expected = seen_by_engine(model, state, *rays_of(Pinhole.from_fovy(45, WIDTH, HEIGHT), pose))
+        seg = frames[cameras["lanes"].id, SEG][env, ..., 0]
+        near = np.isfinite(frames[cameras["lanes"].id, DEPTH][env, ..., 0])
+        np.testing.assert_array_equal(seg[near], expected[near])
+
+
+def colours_of(model, frames: Frames, camera: CameraDescriptor, geom: str) -> np.ndarray:
+    return frames[camera.id, RGB][frames[camera.id, SEG][..., 0] == model.geom(geom).id]
+
+
+def test_rgb_is_the_colour_of_what_is_seen(model, cameras, frames):
+    wall = colours_of(model, frames, cameras["front"], "wall")
+    assert len(wall) > 50
+    front = wall[wall[:, 1] < 160]  # without the upper edge, which the lamp reaches
+    np.testing.assert_allclose(np.median(front, axis=0), [0, 0.6 * 255, 0], atol=1)
+    sky = frames[cameras["front"].id, RGB][frames[cameras["front"].id, SEG][..., 0] == -1]
+    np.testing.assert_allclose(np.unique(sky, axis=0), [[0.2 * 255, 0.4 * 255, 0.8 * 255]], atol=1)
+
+
+def test_the_first_row_is_the_top_of_the_picture(model, cameras, frames):
+    seg = frames[cameras["front"].id, SEG][0, ..., 0]
+    assert (seg[0, WIDTH // 2 :] == -1).all()  # sky, beside the slope
+    assert (seg[-1] == model.geom("slope").id).all()
+    columns = [np.nonzero(seg == model.geom(name).id)[1].mean() for name in ("wall", "poster")]
+    assert columns[0] < columns[1]  # +X is right
+
+
+def test_textures_can_be_left_out(model, cameras, frames):
+    with_texture = np.median(colours_of(model, frames, cameras["free front"], "poster"), axis=0)
+    without = np.median(colours_of(model, frames, cameras["plain"], "poster"), axis=0)
+    np.testing.assert_allclose(with_texture, [255, 128, 0], atol=2)
+    np.testing.assert_allclose(without, [255, 255, 255], atol=2)
+
+
+def test_the_sky_can_be_left_out_for_a_background(cameras, frames):
+    camera = cameras["blank sky"].id
+    sky = frames[camera, RGB][frames[camera, SEG][..., 0] == -1]
+    np.testing.assert_array_equal(np.unique(sky, axis=0), [[255, 51, 0]])
+
+
+def test_groups_decide_what_is_seen(model, cameras, frames):
+    hidden = model.geom("hidden").id
+    assert hidden not in frames[cameras["front"].id, SEG][..., 0]
+    seg = frames[cameras["revealed"].id, SEG][..., 0]
+    assert (seg == hidden).sum() > 50
+    np.testing.assert_allclose(
+        np.median(colours_of(model, frames, cameras["revealed"], "hidden"), axis=0), [255, 0, 255], atol=1
+    )
+    unchanged = seg != hidden
+    np.testing.assert_array_equal(seg[unchanged], frames[cameras["front"].id, SEG][..., 0][unchanged])
+
+
+def test_a_camera_that_shows_no_group_sees_sky_alone(cameras, frames):
+    camera = cameras["nothing"].id
+    np.testing.assert_array_equal(frames[camera, SEG], -1)
+    assert np.isinf(frames[camera, DEPTH]).all()
+    np.testing.assert_allclose(frames[camera, RGB], np.broadcast_to([51, 102, 204], frames[camera, RGB].shape), atol=1)
+
+
+def test_shadows_can_be_left_out(model, cameras, frames):
+    slope = model.geom("slope").id
+    shadowed, lit = (frames[cameras[name].id, RGB].astype(int) for name in ("zenith", "unshadowed"))
+    darker = (shadowed < lit - 10).any(axis=-1)
+    assert darker.sum() > 10
+    assert (frames[cameras["zenith"].id, SEG][darker][:, 0] == slope).all()
+    np.testing.assert_array_equal(shadowed[~darker], lit[~darker])
+
+
+def test_shards_are_bit_identical(model, states, cameras, frames):
+    studio = Studio(MujocoWarpRenderBackend(shards=8), model, list(cameras.values()))
+    assert studio.backend.shard_count == NUM_ENVS  # never more than there are environments
+    sharded = studio.shoot(states)
+    studio.close()
+    for key, frame in frames.items():
+        np.testing.assert_array_equal(sharded[key], frame)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("render-shard")]
+
+
+def test_some_cameras_and_planes_equal_the_whole_turn(cameras, studio, states, frames):
+    plans = [
+        studio.plan(cameras["blank sky"], [RGB]),
+        studio.plan(cameras["parallel"], [DISTANCE]),
+        studio.plan(cameras["front"], [SEG, DEPTH]),
+    ]
+    for key, frame in studio.shoot(states, plans).items():
+        np.testing.assert_array_equal(frame, frames[key])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e30])
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_diverged_environment_is_blanked_and_heals(value, shards, model, states, cameras, studio, frames):
+    if shards > 1:
+        studio = Studio(MujocoWarpRenderBackend(shards), model, few(cameras, "front", "blank sky"))
+    broken = mujoco.MjData(model)
+    broken.qpos[:] = states[1].qpos
+    mujoco.mj_forward(model, broken)
+    broken.xpos[1, 2] = value
+    plans = [studio.plan(cameras["front"]), studio.plan(cameras["blank sky"])]
+    sick = studio.shoot([states[0], broken, states[2]], plans)
+    np.testing.assert_array_equal(studio.backend.blank_environments, [1])
+    for (camera, plane), frame in sick.items():
+        np.testing.assert_array_equal(frame[[0, 2]], frames[camera, plane][[0, 2]])
+    front, blank_sky = cameras["front"].id, cameras["blank sky"].id
+    np.testing.assert_array_equal(sick[front, RGB][1], 0)
+    np.testing.assert_array_equal(np.unique(sick[blank_sky, RGB][1].reshape(-1, 3), axis=0), [[255, 51, 0]])
+    np.testing.assert_array_equal(sick[front, SEG][1], -1)
+    assert np.isposinf(sick[front, DEPTH][1]).all()
+    assert np.isposinf(sick[front, DISTANCE][1]).all()
+    healed = studio.shoot(states, plans)
+    assert studio.backend.blank_environments.size == 0
+    np.testing.assert_array_equal(healed[front, RGB], frames[front, RGB])
+    if shards > 1:
+        studio.close()
+
+
+def test_a_lost_camera_blanks_its_environment(model, states, cameras, studio):
+    broken = mujoco.MjData(model)
+    mujoco.mj_forward(model, broken)
+    broken.cam_xmat[0, 4] = np.nan
+    studio.shoot([broken, *states[1:]], [studio.plan(cameras["front"])])
+    np.testing.assert_array_equal(studio.backend.blank_environments, [0])
+
+
+def test_hot_turns_allocate_nothing(studio, states, cameras, monkeypatch):
+    plans = [studio.plan(cameras["front"]), studio.plan(cameras["revealed"], [RGB])]
+    studio.shoot(states, plans)
+    snapshot = snapshot_of(studio.model, states)
+    for name in ("empty", "zeros", "full", "Bvh", "Mesh", "load_module"):
+        monkeypatch.setattr(wp, name, None)
+    assert studio.backend.render(snapshot, plans, studio.boundary).ok
+
+
+def test_frames_without_room_do_not_stop_the_others(model, states, cameras):
+    studio = Studio(MujocoWarpRenderBackend(1), model, few(cameras, "front"), max_slots=1)
+    status = studio.turn(states, [studio.plan(cameras["front"], [DEPTH, RGB])])
+    assert status.code is RenderStatusCode.FRAME_SLOTS_EXHAUSTED
+    assert studio.boundary.acquire_latest(DEPTH) is not None
+    assert studio.boundary.reserved_slots == 0
+    studio.close()
+
+
+def test_a_failing_turn_leaves_no_reservation(model, states, cameras, studio):
+    snapshot = snapshot_of(model, states[:2])
+    with pytest.raises(ValueError, match="snapshot has 4 body poses, but 3 environments of the model have 6"):
+        studio.backend.render(snapshot, [studio.plan(cameras["front"])], studio.boundary)
+    assert studio.boundary.reserved_slots == 0
+
+
+def test_resize_changes_the_cameras(model, states, cameras, frames):
+    studio = Studio(MujocoWarpRenderBackend(2), model, few(cameras, "front"))
+    studio.cameras = (replace(cameras["eye"], id=7), cameras["parallel"])
+    assert studio.backend.resize(RenderConfiguration(1, 1, studio.cameras, "cpu")).ok
+    resized = studio.shoot(states)
+    np.testing.assert_array_equal(resized[7, SEG], frames[cameras["eye"].id, SEG])
+    studio.close()
+
+
+def test_two_backends_draw_at_the_same_time(model, states, cameras, frames):
+    pictures: list[Frames] = []
+
+    def draw():
+        studio = Studio(MujocoWarpRenderBackend(2), model, [cameras["front"], cameras["blank sky"]])
+        pictures.extend(studio.shoot(states) for _ in range(3))
+        studio.close()
+
+    threads = [threading.Thread(target=draw) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(pictures) == 6
+    for picture in pictures:
+        for key, frame in picture.items():
+            np.testing.assert_array_equal(frame, frames[key])
+
+
+def test_a_model_that_mujoco_warp_cannot_step_is_drawn_all_the_same(states, cameras, frames):
+    model = mujoco.MjModel.from_xml_string(XML.format(option='solver="PGS"'))
+    with pytest.raises(NotImplementedError):
+        mjw.put_model(model)
+    studio = Studio(MujocoWarpRenderBackend(1), model, few(cameras, "front"))
+    np.testing.assert_array_equal(studio.shoot(states)[cameras["front"].id, RGB], frames[cameras["front"].id, RGB])
+    studio.close()
+
+
+FLEX_XML = """
+<mujoco>
+  <worldbody>
+    <light pos="0 0 3"/>
+    <camera name="top" pos="0 0 2"/>
+    <geom name="floor" type="plane" size="0 0 1"/>
+    <flexcomp name="cloth" type="grid" count="4 4 1" spacing=".2 .2 .2" pos="0 0 .5" radius=".02" dim="2"
+              rgba="0 1 0 1">
+      <edge equality="true"/>
+    </flexcomp>
+    <flexcomp name="rope" type="grid" count="4 1 1" spacing=".2 .2 .2" pos="0 .6 .5" radius=".03" dim="1"
+              rgba="1 0 0 1">
+      <edge equality="true"/>
+    </flexcomp>
+  </worldbody>
+</mujoco>
+"""
+
+
+def test_flexes_follow_their_environment():
+    model = mujoco.MjModel.from_xml_string(FLEX_XML)
+    states = [mujoco.MjData(model) for _ in range(2)]
+    states[1].qpos[0::3] += 0.15
+    for state in states:
+        mujoco.mj_forward(model, state)
+    camera = CameraDescriptor(1, "top", 32, 24, (RGB, DEPTH, SEG), num_envs=2)
+    pictures = []
+    for shards in (1, 2):
+        studio = Studio(MujocoWarpRenderBackend(shards), model, [camera])
+        pictures.append(studio.shoot(states))
+        studio.close()
+    for key, frame in pictures[0].items():
+        np.testing.assert_array_equal(pictures[1][key], frame)
+    # The tracer by itself, as its own documentation uses it.
+    context = mjw.create_render_context(
+        model, 2, (32, 24), render_rgb=False, render_depth=True, render_seg=True, use_shadows=True
+    )
+    device_model, device_data = mjw.put_model(model), mjw.make_data(model, nworld=2)
+    for field in ("geom_xpos", "geom_xmat", "cam_xpos", "cam_xmat", "light_xpos", "light_xdir", "flexvert_xpos"):
+        array = getattr(device_data, field)
+        array.assign(np.stack([getattr(state, field) for state in states]).reshape(array.numpy().shape))
+    mjw.refit_bvh(device_model, device_data, context)
+    mjw.render(device_model, device_data, context)
+    np.testing.assert_array_equal(pictures[0][1, SEG], context.seg_data.numpy().reshape(2, 24, 32, 2))
+    np.testing.assert_allclose(pictures[0][1, DEPTH], context.depth_data.numpy().reshape(2, 24, 32, 1), rtol=1e-5)
+    objects = {tuple(pixel) for pixel in pictures[0][1, SEG].reshape(-1, 2).tolist()}
+    assert objects == {(0, GEOM), (0, int(mujoco.mjtObj.mjOBJ_FLEX)), (1, int(mujoco.mjtObj.mjOBJ_FLEX))}
+    columns = [np.nonzero(seg[..., 1] == int(mujoco.mjtObj.mjOBJ_FLEX))[1].mean() for seg in pictures[0][1, SEG]]
+    assert columns[1] > columns[0] + 1
+
+
+def refusal(model: mujoco.MjModel, camera: CameraDescriptor) -> tuple[Exception, str]:
+    """What `validate` raises for a camera, and what `initialize` says."""
+    scene = describe_model(model, NUM_ENVS)
+    backend = MujocoWarpRenderBackend()
+    with pytest.raises(ValueError) as raised:  # noqa: PT011  (the tests look at the message)
+        backend.validate(scene, [camera])
+    status = backend.initialize(scene, RenderConfiguration(1, 1, (camera,), "cpu"))
+    assert status.code is RenderStatusCode.BACKEND_FAILURE
+    return raised.value, status.message
+
+
+def test_an_unknown_camera_is_refused_with_the_known_ones(model):
+    error, message = refusal(model, CameraDescriptor(1, "frnt", 8, 8, (RGB,), NUM_ENVS))
+    assert isinstance(error, UnknownNameError)
+    assert str(error) == "Unknown camera 'frnt'. Known: front, sensor, eye."
+    assert str(error) in message
+    error, _ = refusal(model, CameraDescriptor(1, "x", 8, 8, (RGB,), NUM_ENVS, mount=ModelCamera(3)))
+    assert str(error) == "Unknown camera 3. Known: front, sensor, eye."
+
+
+def test_an_unknown_body_is_refused_with_the_known_ones(model):
+    error, _ = refusal(model, CameraDescriptor(1, "x", 8, 8, (RGB,), NUM_ENVS, mount=BodyMount("rovr")))
+    assert str(error) == "Unknown body 'rovr'. Known: world, rover."
+
+
+@pytest.mark.parametrize(
+    ("camera", "message"),
+    [
+        (CameraDescriptor(1, "front", 8, 8, (PlaneKind.NORMALS,), NUM_ENVS), "does not make ['normals']"),
+        (CameraDescriptor(1, "front", 8, 8, (RGB,), 2), "is for 2 environments, but the scene has 3"),
+        (
+            CameraDescriptor(1, "x", 8, 8, (RGB,), NUM_ENVS, mount=WorldPose(((0, 0, 1), (0, 0, 2)))),
+            "has poses for 2 environments, not for 3",
+        ),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(camera, message, model):
+    error, status = refusal(model, camera)
+    assert message in str(error)
+    assert message in status
+
+
+def test_a_scene_without_a_mujoco_model_is_refused(model):
+    scene = replace(describe_model(model, 1), natives={})
+    with pytest.raises(UnmetRequirementError, match="needs 'mujoco_model'"):
+        MujocoWarpRenderBackend().validate(scene, [])
+
+
+def test_zero_shards_are_refused():
+    with pytest.raises(ValueError, match="shards must be at least 1, got 0"):
+        MujocoWarpRenderBackend(shards=0)
+
+
+def test_calls_before_initialize_are_refused(model, cameras):
+    backend = MujocoWarpRenderBackend()
+    assert (
+        backend.resize(RenderConfiguration(1, 1, (cameras["front"],), "cpu")).code is RenderStatusCode.NOT_INITIALIZED
+    )
+    assert backend.render(None, [], None).code is RenderStatusCode.NOT_INITIALIZED
+    backend.shutdown_on_render_thread()
