@@ -185,6 +185,7 @@ class MujocoWarpEngine(_MujocoModelEngine):
         import mujoco_warp as mjw
 
         from scene_data.backends.mujoco_warp import MujocoWarpSceneDataBackend
+        from scene_data.backends.mujoco_warp_model import put_model
 
         super().__init__(model, cfg)
         self._mjw: Any = mjw
@@ -192,13 +193,7 @@ class MujocoWarpEngine(_MujocoModelEngine):
         initial = mujoco.MjData(model)
         mujoco.mj_forward(model, initial)
         with wp.ScopedDevice(self._device):
-            try:
-                self.warp_model = mjw.put_model(model)
-            except NotImplementedError as error:
-                raise ValueError(
-                    f"engine 'mujoco_warp' cannot simulate this model: {error} The engines 'mujoco' and "
-                    "'mujoco_batch' simulate every MuJoCo model."
-                ) from error
+            self.warp_model = put_model(model)
             self.data = mjw.put_data(model, initial, nworld=cfg.num_envs, nconmax=cfg.nconmax, njmax=cfg.njmax)
         self._graph: wp.Graph | None = None
         self._stepped = False

@@ -11,6 +11,8 @@ from scene_data import SimulationCfg, SimulationContext
 from scene_data.backends import MujocoPhysicsCfg
 from scene_data.camera import CameraCfg, Orthographic, VisualOptions, WorldPose
 from scene_data.errors import ModelLoadError, UnknownNameError
+from scene_data.renderers.render_core.capacity import FRAMES_PER_PLANE
+from scene_data.renderers.render_core.pipeline import HELD_FRAMES
 
 ENGINES = ("mujoco", "mujoco_batch", "mujoco_warp")
 
@@ -156,11 +158,15 @@ def test_nobody_looks_nothing_is_rendered(model):
 def test_a_held_tensor_never_changes_and_an_exhausted_budget_is_an_error_that_names_it(model):
     with open_context(model, cameras=(TOP,)) as sim:
         held = []
+
+        def hold_the_next() -> None:
+            sim.step()
+            held.append(sim.cameras["top"].data)
+
+        for _ in range(FRAMES_PER_PLANE + HELD_FRAMES):
+            hold_the_next()
         with pytest.raises(RuntimeError, match="FRAME_SLOTS_EXHAUSTED") as error:
-            for _ in range(20):
-                sim.step()
-                held.append(sim.cameras["top"].data)
-        assert len(held) >= 2
+            hold_the_next()
         copies = [data["rgb"].clone() for data in held]
         assert "top/rgb" in str(error.value)
         assert "budget" in str(error.value)

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 __all__ = ["main"]
 
+_PIPE_WIDTH = 160
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `scene-data` with these arguments, the process's own by default.
@@ -13,16 +15,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     error that says what to do.
     """
     # The libraries behind the commands are heavy: `--help` in one place, and an import error in another, come first.
-    import tyro
     import warp as wp
+
+    wp.config.log_level = wp.LOG_ERROR
+
+    import tyro
     from rich.console import Console
+    from rich.markup import escape
 
     from scene_data.cli.info import Info, run_info
     from scene_data.cli.render import Render, run_render
     from scene_data.errors import SceneDataError
 
-    wp.config.quiet = True
-    console = Console()
+    # A pipe has no width of its own: names and paths should stay on their line there.
+    console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
     try:
         command = tyro.extras.subcommand_cli_from_dict(
             {"render": Render, "info": Info}, prog="scene-data", args=arguments, description=__doc__
@@ -32,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         else:
             run_info(command, console)
     except (SceneDataError, ValueError, OSError) as error:
-        Console(stderr=True).print(f"[bold red]scene-data:[/] {error}", highlight=False, soft_wrap=True)
+        Console(stderr=True).print("[bold red]scene-data:[/]", escape(str(error)), highlight=False, soft_wrap=True)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import groupby
 
 import tyro
 from rich.console import Console
@@ -12,6 +13,8 @@ from scene_data.registry import physics, renderers, visualizers
 from scene_data.scene import CameraDescription, SceneDescription, ShapeDescription
 
 __all__ = ["Info", "run_info"]
+
+_LONGEST_RUN = 8
 
 
 @dataclass
@@ -24,6 +27,8 @@ class Info:
     """mujoco, mujoco_batch or mujoco_warp."""
     num_envs: int = 1
     """Environments to clone."""
+    every_body: bool = False
+    """Also list long runs of bodies without shapes, such as the vertices of a cloth, one by one."""
 
 
 def run_info(args: Info, console: Console) -> None:
@@ -37,7 +42,7 @@ def run_info(args: Info, console: Console) -> None:
     try:
         scene = engine.backend.describe_scene()
         console.print(_summary(scene, args, engine.timestep))
-        console.print(_body_tree(scene))
+        console.print(_body_tree(scene, args.every_body), soft_wrap=True)
         if scene.cameras:
             console.print(_camera_table(scene))
         console.print(_consumer_table(scene))
@@ -70,17 +75,33 @@ def _summary(scene: SceneDescription, args: Info, timestep: float) -> Table:
     return table
 
 
-def _body_tree(scene: SceneDescription) -> Tree:
+def _body_tree(scene: SceneDescription, every_body: bool) -> Tree:
     """The bodies below each other, with their paths in environment 0."""
     paths = scene.body_paths(0)
     shapes: dict[int, list[ShapeDescription]] = {}
     for shape in scene.shapes:
         shapes.setdefault(shape.body, []).append(shape)
-    nodes: dict[int, Tree] = {}
-    root = Tree("[bold]Bodies and shapes[/]")
+    children: dict[int, list[int]] = {}
     for index, body in enumerate(scene.bodies):
-        parent = nodes.get(body.parent, root)
-        nodes[index] = parent.add(f"{body.name or '(unnamed)'}  [cyan]{paths[index]}[/]{_shapes(shapes.get(index))}")
+        children.setdefault(body.parent, []).append(index)
+
+    def is_bare(index: int) -> bool:
+        return not every_body and index not in shapes and index not in children
+
+    def add(parent: Tree, siblings: list[int]) -> None:
+        for bare, run in groupby(siblings, key=is_bare):
+            bodies = list(run)
+            if bare and len(bodies) > _LONGEST_RUN:
+                first, last = scene.bodies[bodies[0]], scene.bodies[bodies[-1]]
+                parent.add(f"{first.name} ... {last.name}  [dim]{len(bodies)} bodies without shapes[/]")
+                continue
+            for index in bodies:
+                name = scene.bodies[index].name or "(unnamed)"
+                node = parent.add(f"{name}  [cyan]{paths[index]}[/]{_shapes(shapes.get(index))}")
+                add(node, children.get(index, []))
+
+    root = Tree("[bold]Bodies and shapes[/]")
+    add(root, children[-1])
     return root
 
 

@@ -1,7 +1,6 @@
 """MP4 files, through imageio and PyAV."""
 
 import os
-from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -39,7 +38,7 @@ class VideoWriter:
         self.path = path
         self._partial = path.with_suffix(".partial.mp4")
         self._file = require_video().imopen(self._partial, "w", plugin="pyav")
-        self._file.init_video_stream("libx264", fps=Fraction(fps).limit_denominator(1000))
+        self._file.init_video_stream("libx264", fps=fps)
 
     def append(self, image: np.ndarray) -> None:
         """Add one frame, RGB uint8 (H, W, 3), of even width and height."""
