@@ -1,0 +1,117 @@
+"""A USD stage of a scene, and what moves it.
+
+The modules named `stage_*` write its parts. USD is loaded with this module.
+"""
+
+import tempfile
+from pathlib import Path
+
+from scene_data.errors import MissingDependencyError
+
+try:
+    from pxr import Sdf, Usd
+except ImportError as error:
+    raise MissingDependencyError("pxr", "usd", "A USD stage") from error
+
+from scene_data.provider import SceneDataProvider
+from scene_data.scene import SceneDescription
+from scene_data.stage_authoring import author_layer
+from scene_data.stage_cameras import stage_camera_transforms, stage_num_envs
+from scene_data.stage_materials import TextureFiles
+from scene_data.stage_motion import BodyMotion, CameraMotion, DeformableMotion, LightMotion, Motion
+
+__all__ = ["SceneStage", "stage_camera_transforms", "stage_num_envs"]
+
+
+class SceneStage:
+    """A USD stage of a scene: written once from its description, then moved by a provider.
+
+    Bodies stand at their published paths, cameras and lights on them at theirs. Metres, Z up.
+
+    Args:
+        scene: What to write.
+        path: The `.usda` or `.usdc` file that `save` writes, with its textures in the folder `<stem>_textures` beside
+            it. None keeps the stage in memory, and the textures in a temporary folder that goes with this object.
+        env_spacing: Distance between neighbouring environments [m]; at 0 they share one place, as in the engine.
+        time_codes_per_second: Time codes of one second, of USD's own default 24.
+
+    Attributes:
+        scene: What was written.
+        stage: The `Usd.Stage`.
+
+    Raises:
+        ValueError: `env_spacing` is negative, or `time_codes_per_second` not positive.
+    """
+
+    def __init__(
+        self,
+        scene: SceneDescription,
+        path: str | Path | None = None,
+        *,
+        env_spacing: float = 0.0,
+        time_codes_per_second: float = 24.0,
+    ):
+        if not env_spacing >= 0.0:
+            raise ValueError(f"env_spacing must be 0 m or more, got {env_spacing}")
+        if not time_codes_per_second > 0.0:
+            raise ValueError(f"time_codes_per_second must be above 0, got {time_codes_per_second}")
+        self.scene = scene
+        self._layer, files = self._open_layer(path)
+        author_layer(self._layer, scene, files, env_spacing)
+        self._layer.timeCodesPerSecond = self._layer.framesPerSecond = time_codes_per_second
+        self.stage = Usd.Stage.Open(self._layer)
+        self._time: float | None = None
+        bodies = BodyMotion(self._layer, scene)
+        self._motions: list[Motion] = [
+            bodies,
+            CameraMotion(self._layer, scene, bodies),
+            LightMotion(self._layer, scene, bodies),
+        ]
+        self._deformables: DeformableMotion | None = None
+
+    def _open_layer(self, path: str | Path | None) -> tuple[Sdf.Layer, TextureFiles]:
+        if path is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="scene_data_textures_")
+            folder = Path(self._folder.name)
+            return Sdf.Layer.CreateAnonymous("scene.usdc"), TextureFiles(self.scene.textures, folder, str(folder))
+        path = Path(path)
+        folder = path.with_name(f"{path.stem}_textures")
+        return Sdf.Layer.CreateNew(str(path)), TextureFiles(self.scene.textures, folder, f"./{folder.name}")
+
+    def update(self, provider: SceneDataProvider, time_code: float | None = None) -> None:
+        """Write the present poses and points; only what changed is touched.
+
+        Args:
+            provider: Publishes the scene that this stage was written from.
+            time_code: Where on the time line, not below the one before; None writes values without a time.
+
+        Raises:
+            ValueError: The provider publishes another number of transforms, or `time_code` goes back.
+        """
+        if time_code is not None and self._time is not None and time_code < self._time:
+            raise ValueError(f"time codes only grow: {time_code} comes after {self._time}")
+        with provider.consistent_read():
+            for motion in self._motions_from(provider):
+                motion.read(provider)
+        with Sdf.ChangeBlock():
+            for motion in self._motions_from(provider):
+                motion.write(time_code)
+            if time_code is not None:
+                self._extend_time_line(time_code)
+
+    def save(self) -> None:
+        """Write the file. ValueError if the stage has none."""
+        if self._layer.anonymous:
+            raise ValueError("This stage has no file to be saved to; give SceneStage a path.")
+        self._layer.Save()
+
+    def _motions_from(self, provider: SceneDataProvider) -> list[Motion]:
+        if self._deformables is None:
+            self._deformables = DeformableMotion(self._layer, self.scene, provider)
+            self._motions.append(self._deformables)
+        return self._motions
+
+    def _extend_time_line(self, time: float) -> None:
+        if self._time is None:
+            self._layer.startTimeCode = time
+        self._layer.endTimeCode = self._time = time

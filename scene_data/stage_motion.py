@@ -1,0 +1,205 @@
+"""What moves on a USD stage: bodies, the cameras and lights that track them, and deformables."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+from pxr import Sdf, Vt
+
+from scene_data.formats import SceneDataFormat
+from scene_data.provider import SceneDataProvider
+from scene_data.scene import FlexDescription, Placed, SceneDescription, SkinDescription
+from scene_data.stage_authoring import MATRIX_OP, driven_cameras, driven_lights
+from scene_data.stage_poses import aiming_matrices, pose_matrix, rest_matrices
+from scene_data.stage_samples import AttributeRows, encode_boxes, encode_matrices
+from scene_data.stage_shapes import curve_order
+
+__all__ = ["BodyMotion", "CameraMotion", "DeformableMotion", "LightMotion", "Motion"]
+
+
+class Motion(ABC):
+    """Takes values from a provider, and later writes them to the stage."""
+
+    @abstractmethod
+    def read(self, provider: SceneDataProvider) -> None:
+        """Take the present values. Called within one consistent read, bodies first."""
+
+    @abstractmethod
+    def write(self, time: float | None) -> None:
+        """Write what was read. Called within an `Sdf.ChangeBlock`, as `AttributeRows.write`."""
+
+
+class BodyMotion(Motion):
+    """The pose of every body, in its environment.
+
+    Attributes:
+        matrices: What was read last, environment-major, `(num_envs * nbody, 4, 4)` float64.
+    """
+
+    def __init__(self, layer: Sdf.Layer, scene: SceneDescription):
+        self.matrices = np.tile(rest_matrices(scene.bodies), (scene.num_envs, 1, 1))
+        self._rows = AttributeRows(layer, _matrix_paths(scene, scene.bodies), self.matrices, encode_matrices)
+
+    def read(self, provider: SceneDataProvider) -> None:
+        """Take the poses, in one read."""
+        published = SceneDataFormat.TransposedMatrix44d()
+        if not provider.get_transforms(published) or len(published.matrices) != len(self.matrices):
+            raise ValueError(
+                f"the stage has {len(self.matrices)} bodies, but {provider.transform_count} transforms are published"
+            )
+        self.matrices = published.matrices.numpy()
+
+    def write(self, time: float | None) -> None:
+        """Write the poses."""
+        self._rows.write(self.matrices, time)
+
+
+class _PartMotion(Motion):
+    """The poses of parts that move on their bodies, relative to these."""
+
+    def __init__(
+        self,
+        layer: Sdf.Layer,
+        scene: SceneDescription,
+        bodies: BodyMotion,
+        parts: Sequence[Placed],
+        part_bodies: Sequence[int],
+        rest: NDArray[np.float64],
+    ):
+        self._bodies = bodies
+        self._body_rows = (np.arange(scene.num_envs)[:, None] * len(scene.bodies) + part_bodies).reshape(-1)
+        self._local = np.tile(rest, (scene.num_envs, 1, 1))
+        self._rows = AttributeRows(layer, _matrix_paths(scene, parts), self._local, encode_matrices)
+
+    def _place(self, in_env: NDArray[np.float64]) -> None:
+        # A diverged body has no inverse; its parts come out as not finite, and are left alone.
+        bodies = self._bodies.matrices[self._body_rows]
+        rotations = np.swapaxes(bodies[:, :3, :3], 1, 2)
+        self._local = in_env.copy()
+        self._local[:, 3, :3] -= bodies[:, 3, :3]
+        self._local[:, :, :3] = self._local[:, :, :3] @ rotations
+
+    def write(self, time: float | None) -> None:
+        """Write the poses."""
+        self._rows.write(self._local, time)
+
+
+class CameraMotion(_PartMotion):
+    """Cameras that track something; the others stand still on their bodies."""
+
+    def __init__(self, layer: Sdf.Layer, scene: SceneDescription, bodies: BodyMotion):
+        driven = driven_cameras(scene)
+        cameras = [scene.cameras[index] for index in driven]
+        rest = np.array([pose_matrix(camera.position, camera.quaternion) for camera in cameras]).reshape(-1, 4, 4)
+        super().__init__(layer, scene, bodies, cameras, [camera.body for camera in cameras], rest)
+        self._indices = _part_rows(scene.num_envs, len(scene.cameras), driven)
+
+    def read(self, provider: SceneDataProvider) -> None:
+        """Take the poses that the engine computed."""
+        published = SceneDataFormat.TransposedMatrix44d()
+        if len(self._indices) and provider.get_camera_poses(published):
+            self._place(published.matrices.numpy()[self._indices])
+
+
+class LightMotion(_PartMotion):
+    """Lights that track something; the others stand still on their bodies."""
+
+    def __init__(self, layer: Sdf.Layer, scene: SceneDescription, bodies: BodyMotion):
+        driven = driven_lights(scene)
+        lights = [scene.lights[index] for index in driven]
+        rest = aiming_matrices(
+            np.array([light.position for light in lights]).reshape(-1, 3),
+            np.array([light.direction for light in lights]).reshape(-1, 3),
+        )
+        super().__init__(layer, scene, bodies, lights, [light.body for light in lights], rest)
+        self._indices = _part_rows(scene.num_envs, len(scene.lights), driven)
+
+    def read(self, provider: SceneDataProvider) -> None:
+        """Take the places and directions that the engine computed."""
+        published = SceneDataFormat.Vec3_Direction()
+        if len(self._indices) and provider.get_light_poses(published):
+            positions, directions = published.positions.numpy(), published.directions.numpy()
+            chosen = self._indices
+            self._place(aiming_matrices(positions[chosen].astype(np.float64), directions[chosen].astype(np.float64)))
+
+
+class DeformableMotion(Motion):
+    """The points of all flexes and skins that the provider publishes.
+
+    Their extents follow. Read in one piece, so that a device is asked once.
+    """
+
+    def __init__(self, layer: Sdf.Layer, scene: SceneDescription, provider: SceneDataProvider):
+        published = {path: len(view) for path, view in provider.get_geometry_points().items()}
+        self._offsets: dict[str, int] = {}
+        order: list[NDArray[np.intp]] = []
+        rest: list[NDArray[np.float32]] = []
+        margins: list[float] = []
+        total = 0
+        for env in range(scene.num_envs):
+            deformables = (*scene.flexes, *scene.skins)
+            for path, deformable in zip(scene.paths(deformables, env), deformables, strict=True):
+                if path in published:
+                    points = _rest_points(deformable)
+                    kept = _point_order(deformable)
+                    self._offsets[path] = total
+                    order.append(total + kept)
+                    rest.append(points[kept])
+                    margins.append(deformable.radius if _is_curve(deformable) else 0.0)
+                    total += published[path]
+        self._order = np.concatenate(order) if order else np.empty(0, np.intp)
+        self._counts = np.array([len(points) for points in rest], np.intp)
+        self._starts = np.cumsum(self._counts) - self._counts
+        self._margins = np.array(margins, np.float32)[:, None]
+        self._buffer = wp.zeros(total, dtype=wp.vec3f, device=provider.device) if total else None
+        self._points = np.concatenate(rest) if rest else np.empty((0, 3), np.float32)
+        points, extents = ([Sdf.Path(f"{path}.{name}") for path in self._offsets] for name in ("points", "extent"))
+        self._point_rows = AttributeRows(layer, points, self._points, self._encode_points, self._counts)
+        self._extent_rows = AttributeRows(layer, extents, self._extents(), encode_boxes)
+
+    def read(self, provider: SceneDataProvider) -> None:
+        """Take the points."""
+        if self._buffer is not None:
+            provider.get_geometry_points(output=self._buffer, offsets=self._offsets)
+            self._points = self._buffer.numpy()[self._order]
+
+    def write(self, time: float | None) -> None:
+        """Write points and extents."""
+        self._point_rows.write(self._points, time)
+        self._extent_rows.write(self._extents(), time)
+
+    def _extents(self) -> NDArray[np.float32]:
+        if not len(self._starts):
+            return np.empty((0, 2, 3), np.float32)
+        low, high = (bound.reduceat(self._points, self._starts) for bound in (np.minimum, np.maximum))
+        return np.stack((low - self._margins, high + self._margins), axis=1)
+
+    def _encode_points(self, values: NDArray, rows: NDArray[np.intp]) -> Sequence[Vt.Vec3fArray]:
+        spans = [slice(self._starts[row], self._starts[row] + self._counts[row]) for row in rows]
+        return [Vt.Vec3fArray.FromNumpy(values[span]) for span in spans]
+
+
+def _matrix_paths(scene: SceneDescription, parts: Sequence[Placed]) -> list[Sdf.Path]:
+    return [Sdf.Path(f"{path}.{MATRIX_OP}") for env in range(scene.num_envs) for path in scene.paths(parts, env)]
+
+
+def _part_rows(num_envs: int, count: int, chosen: Sequence[int]) -> NDArray[np.intp]:
+    """Rows of the chosen ones of `count` parts per environment, environment-major."""
+    return (np.arange(num_envs)[:, None] * count + np.array(chosen, np.intp)).reshape(-1)
+
+
+def _is_curve(deformable: FlexDescription | SkinDescription) -> bool:
+    return isinstance(deformable, FlexDescription) and deformable.dim == 1
+
+
+def _rest_points(deformable: FlexDescription | SkinDescription) -> NDArray[np.float32]:
+    return deformable.rest_vertices if isinstance(deformable, FlexDescription) else deformable.vertices
+
+
+def _point_order(deformable: FlexDescription | SkinDescription) -> NDArray[np.intp]:
+    """Which of the published points the prim shows, in its order."""
+    if isinstance(deformable, FlexDescription) and deformable.dim == 1:
+        return curve_order(deformable.elements)[0].astype(np.intp)
+    return np.arange(len(_rest_points(deformable)))
