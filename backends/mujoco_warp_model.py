@@ -26,8 +26,8 @@ def put_model(model: mujoco.MjModel) -> Any:
         warp_model = mjw.put_model(collision_model)
     except NotImplementedError as error:
         raise ValueError(
-            f"engine 'mujoco_warp' cannot simulate this model: {error} The engines 'mujoco' and 'mujoco_batch' simulate "
-            "every MuJoCo model."
+            f"engine 'mujoco_warp' cannot simulate this model: {error} "
+            "The engines 'mujoco' and 'mujoco_batch' simulate every MuJoCo model."
         ) from error
     warp_model.geom_type = wp.array(model.geom_type, dtype=int)
     return warp_model
