@@ -1,1 +1,3 @@
+"""Viewers of scene data."""
 
+__all__: list[str] = []

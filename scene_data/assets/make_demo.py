@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+__all__ = ["terrain_height", "write_crate", "write_floor", "write_terrain", "write_vase"]
+
 DEMO = Path(__file__).parent / "demo"
 
 # The hills are caps of ellipsoids: (x, y, z) of the centre and semi-axes, metres in the terrain's frame.
