@@ -133,8 +133,11 @@ def _describe(target: type[Any] | EntryPoint) -> str:
 
 
 backends = Registry("scene_data.backends", "physics backend", _EXTRA_OF_LIBRARY)
+"""What publishes an engine's state: subclasses of `SceneDataBackend`."""
 renderers = Registry("scene_data.renderers", "render backend", _EXTRA_OF_LIBRARY)
+"""What draws frames: subclasses of `RenderBackend`."""
 visualizers = Registry("scene_data.visualizers", "viewer", _EXTRA_OF_LIBRARY)
+"""What shows a simulation to people."""
 physics = Registry("scene_data.physics", "engine", _EXTRA_OF_LIBRARY)
 """Engines that a SimulationContext steps: the configuration class of each."""
 pipelines = Registry("scene_data.pipelines", "render pipeline", _EXTRA_OF_LIBRARY)
