@@ -47,7 +47,8 @@ def define_camera(stage: Usd.Stage, path: str, camera: CameraDescription, near: 
         focal, focal_y = (float(length) for length in camera.focal)
         shift_x, shift_y = (float(offset) for offset in camera.principal)
         # USD has one focal length: pixels that are not square become a sensor of another height.
-        height, shift_y = height * focal / focal_y, shift_y * focal / focal_y
+        # The principal point moves the picture to the right and down, which moves the window right and down.
+        height, shift_y = height * focal / focal_y, -shift_y * focal / focal_y
     else:
         height = _SENSOR_HEIGHT
         width = height * aspect

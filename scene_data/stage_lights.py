@@ -16,7 +16,7 @@ def define_light(stage: Usd.Stage, path: str, light: LightDescription, reach: fl
     """Write a light; its pose is the caller's. It shines along its -Z.
 
     The model's classic lights know neither units nor falloff: theirs is the strength that shows a white surface white
-    where it faces the light, at the distance `reach` if the light has a place.
+    where it faces the light, at the distance `reach` if the light has a place. The image of an image light is left out.
 
     Args:
         stage: Where to define it.
@@ -24,7 +24,10 @@ def define_light(stage: Usd.Stage, path: str, light: LightDescription, reach: fl
         light: What it is like.
         reach: How far from the light the scene is [m].
     """
-    if light.type == "directional":
+    if light.type == "image":
+        defined = UsdLux.DomeLight.Define(stage, path)
+        strength = 1.0
+    elif light.type == "directional":
         defined = UsdLux.DistantLight.Define(stage, path)
         strength = math.pi
     else:
@@ -38,7 +41,7 @@ def define_light(stage: Usd.Stage, path: str, light: LightDescription, reach: fl
         shaping.CreateShapingConeSoftnessAttr(light.softness)
     shadow = UsdLux.ShadowAPI.Apply(defined.GetPrim())
     shadow.CreateShadowEnableAttr(light.casts_shadow)
-    defined.CreateNormalizeAttr(True)
+    defined.CreateNormalizeAttr(light.type != "image")
     defined.CreateIntensityAttr(strength)
     defined.CreateColorAttr(Gf.Vec3f(*light.diffuse.tolist()))
     if not light.active:
