@@ -44,7 +44,7 @@ class PublishedArray:
 
     def _any_change(self) -> bool:
         np.not_equal(self._bits, self._published, out=self._differs)
-        return np.count_nonzero(self._differs) > 0
+        return bool(np.count_nonzero(self._differs))
 
 
 def borrow(array: NDArray[np.float64], dtype: Any) -> wp.array:
