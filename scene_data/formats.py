@@ -105,20 +105,32 @@ class SceneDataFormat:
 
     @wp.struct
     class SkinnedPoints:
-        """Vertices that follow bones, which in turn are fixed to bodies (linear blend skinning)."""
+        """Vertices that follow bones, which in turn are fixed to bodies (linear blend skinning), in several copies.
+
+        Vertex `v` of copy `c` is point `c * vertex_count + v`. A bone takes a vertex from its place in the bind pose to
+        the bone's frame, and the body's pose takes it from there to the world; the weighted sum of these is the vertex.
+        """
 
         points: wp.array(dtype=wp.vec3f) = None
         """Vertices in the bind pose [m], shape (vertex_count,)."""
-        bone_indices: wp.array2d(dtype=wp.int32) = None
-        """Bones of each vertex, shape (vertex_count, influences)."""
-        bone_weights: wp.array2d(dtype=wp.float32) = None
-        """Weights of these bones, shape (vertex_count, influences); each row sums to 1."""
-        bone_bodies: wp.array(dtype=wp.int32) = None
-        """Index of each bone's body in `transforms`, shape (bone_count,)."""
+        influence_offsets: wp.array(dtype=wp.int32) = None
+        """Where the influences on each vertex begin in the next two, shape (vertex_count + 1,)."""
+        bone_indices: wp.array(dtype=wp.int32) = None
+        """Bone of each influence, shape (influence_count,)."""
+        bone_weights: wp.array(dtype=wp.float32) = None
+        """Weight of each influence, shape (influence_count,); those on a vertex sum to 1."""
+        bone_bodies: wp.array2d(dtype=wp.int32) = None
+        """Index in `transforms` of the body of each bone in each copy, shape (copy_count, bone_count)."""
         bone_binds: wp.array(dtype=wp.transformf) = None
         """Inverse of each bone's bind pose: from the bind frame to the bone's, shape (bone_count,)."""
         transforms: wp.array(dtype=wp.transformf) = None
         """Poses of the bodies, shape (transform_count,)."""
+        inflations: wp.array(dtype=wp.float32) = None
+        """How far each vertex is moved along its normal [m], shape (vertex_count,); None where none is."""
+        fan_offsets: wp.array(dtype=wp.int32) = None
+        """With inflations: where the triangles at each vertex begin in the next one, shape (vertex_count + 1,)."""
+        fan_vertices: wp.array(dtype=wp.vec2i) = None
+        """With inflations: the other two vertices of such a triangle, in its order, shape (3 * triangle_count,)."""
 
     @wp.struct
     class CapsuleEndpoints:

@@ -1,25 +1,21 @@
-"""Reading points: native ranges are views; all else is interpolated and reordered by one launch for each batch."""
+"""Reading points: native ranges are views; all else is computed and reordered by one launch for each batch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 import warp as wp
+from numpy.typing import NDArray
 
 from scene_data.backend import publication_device
 from scene_data.formats import SceneDataFormat
-
-# ruff: noqa: F811 - a Warp function is overloaded by defining it again.
+from scene_data.geometry_kernels import fabric_kernel, gather_kernel, point_count
 
 __all__ = ["GeometryReader"]
 
 Batch = tuple[Any, dict[str, tuple[int, int]]]
-
-_COUNTED_FIELD = {SceneDataFormat.Points: "points", SceneDataFormat.WeightedPoints: "indices"}
-"""For each format that can be read, the array that has a row for every point."""
 
 
 class GeometryReader:
@@ -32,7 +28,7 @@ class GeometryReader:
         self._views: dict[str, wp.array] = {}
         self._buffers: dict[int, wp.array] = {}
         self._views_timestamp = -1
-        self._destinations: WeakKeyDictionary[wp.array, _Destination] = WeakKeyDictionary()
+        self._destinations: WeakKeyDictionary[Any, _Destination] = WeakKeyDictionary()
 
     def views(self, batches: Sequence[Batch], timestamp: int) -> dict[str, wp.array]:
         """Views of the points by path.
@@ -43,7 +39,7 @@ class GeometryReader:
 
         Returns:
             Arrays vec3f by path [m], read-only by contract. They stay the same objects until an engine swaps the array
-            that they look at.
+            that they look at; the dictionary stays the same for good.
 
         Raises:
             ValueError: If a publication has a format that cannot be read, or a range that reaches beyond it.
@@ -56,24 +52,25 @@ class GeometryReader:
             else:
                 buffer = previous
                 if buffer is None:
-                    buffer = wp.empty(_point_count(source), dtype=wp.vec3f, device=publication_device(source))
+                    buffer = wp.empty(point_count(source), dtype=wp.vec3f, device=publication_device(source))
                 if stale or buffer.device.is_capturing:
-                    _gather(source, None, None, buffer, len(buffer))
+                    _Rows(0, 0, len(buffer)).gather(source, buffer)
             if buffer is not None and buffer is not previous:
                 for path, (start, count) in ranges.items():
-                    _check_range(path, start + count, len(buffer))
+                    _check_range(path, start, count, len(buffer))
                     self._views[path] = buffer[start : start + count]
                 self._buffers[index] = buffer
         if stale and not _is_capturing(batches):
             self._views_timestamp = timestamp
         return self._views
 
-    def write(self, output: wp.array, offsets: dict[str, int], batches: Sequence[Batch], timestamp: int) -> wp.array:
+    def write(self, output: Any, offsets: dict[str, int], batches: Sequence[Batch], timestamp: int) -> Any:
         """Write points into a destination.
 
         Args:
-            output: Array vec3f of shape (n,) [m]. What no path covers is left as it is.
-            offsets: Where in `output` the points of each path begin.
+            output: Array vec3f of shape (n,) [m], or `FabricPoints` with storage that its owner has bound. What no path
+                covers is left as it is.
+            offsets: Where in `output` the points of each path begin, or the row of Fabric storage that they fill.
             batches: Publications with their ranges by path.
             timestamp: Timestamp of the publications, taken after they were resolved.
 
@@ -82,115 +79,177 @@ class GeometryReader:
 
         Raises:
             KeyError: If nothing publishes one of the paths.
-            ValueError: If points do not fit into `output`, lie on another device or cannot be read.
+            ValueError: If points do not fit into `output`, or cannot be read.
         """
+        target = output if isinstance(output, wp.array) else output.points
         destination = self._destinations.get(output)
-        if destination is None or (destination.offsets is not offsets and destination.offsets != offsets):
-            destination = self._destinations[output] = _Destination(offsets, _plan(output, offsets, batches))
-        if destination.timestamp == timestamp and not output.device.is_capturing:
+        if destination is None or not destination.holds_for(target, offsets):
+            destination = self._destinations[output] = _Destination(
+                ref(target), offsets, _plan(target, offsets, batches)
+            )
+        capturing = target.device.is_capturing
+        if destination.timestamp == timestamp and not capturing:
             return output
-        for (source, _), rows in zip(batches, destination.rows, strict=True):
-            if rows is not None:
-                sources, targets = rows
-                _gather(source, sources, targets, output, len(sources))
-        if not output.device.is_capturing:
+        for (source, _), transfer in zip(batches, destination.transfers, strict=True):
+            if transfer is not None:
+                transfer.run(source, target)
+        if not capturing:
             destination.timestamp = timestamp
         return output
 
 
 @dataclass
 class _Destination:
-    """Which rows of each batch go to which rows of a destination, and what the destination contains."""
+    """What goes where in a destination, and what it contains. Holds until its owner binds other storage to it."""
 
+    target: ref
     offsets: dict[str, int]
-    rows: list[tuple[wp.array, wp.array] | None]
+    transfers: "list[_Transfer | None]"
     timestamp: int = -1
 
+    def holds_for(self, target: Any, offsets: dict[str, int]) -> bool:
+        return self.target() is target and (self.offsets is offsets or self.offsets == offsets)
 
-def _plan(
-    output: wp.array, offsets: dict[str, int], batches: Sequence[Batch]
-) -> list[tuple[wp.array, wp.array] | None]:
-    """Source and target rows of each batch, or None where nothing of it is wanted."""
+
+@dataclass
+class _Rows:
+    """Which points of a publication go to which rows of an array: consecutive ones where no indices are given."""
+
+    first_source: int
+    first_target: int
+    count: int
+    sources: wp.array | None = None
+    targets: wp.array | None = None
+
+    def gather(self, source: Any, target: wp.array | wp.fabricarray) -> None:
+        """Compute the points and write them, by one launch on the target's device."""
+        if isinstance(target, wp.array):
+            kernel = gather_kernel(source._cls)
+            inputs = [source, self.sources, self.first_source, self.targets, self.first_target]
+        else:
+            kernel = fabric_kernel(source._cls)
+            inputs = [source, self.sources, self.first_source, self.targets]
+        wp.launch(kernel, dim=self.count, inputs=inputs, outputs=[target], device=target.device)
+
+
+@dataclass
+class _Transfer:
+    """The way of one batch into a destination."""
+
+    rows: _Rows
+
+    def run(self, source: Any, target: Any) -> None:
+        self.rows.gather(source, target)
+
+
+@dataclass
+class _StagedTransfer(_Transfer):
+    """The way to another device: packed where the points are published, copied, and spread where they are wanted."""
+
+    packing: _Rows
+    packed: wp.array
+    landing: Any
+
+    def run(self, source: Any, target: Any) -> None:
+        self.packing.gather(source, self.packed)
+        here, there = self.packed.device, target.device
+        if here.is_cuda and there.is_cuda:
+            there.stream.wait_stream(here.stream)
+        wp.copy(self.landing.points, self.packed)
+        if there.is_cpu:
+            wp.synchronize_stream(here)
+        elif here.is_cuda:
+            # The next packing may not overwrite what is still being copied.
+            here.stream.wait_stream(there.stream)
+        self.rows.gather(self.landing, target)
+
+
+def _plan(target: Any, offsets: dict[str, int], batches: Sequence[Batch]) -> "list[_Transfer | None]":
+    """The way of each batch, or None where nothing of it is wanted."""
     published = {path for _, ranges in batches for path in ranges}
     if unknown := offsets.keys() - published:
         raise KeyError(f"Nothing publishes points for {sorted(unknown)[0]!r}; {len(unknown)} of the paths are unknown.")
-    rows = []
+    check_room = _check_room if isinstance(target, wp.array) else _row_checker(target)
+    transfers: list[_Transfer | None] = []
     for source, ranges in batches:
-        wanted = {path: bounds for path, bounds in ranges.items() if path in offsets}
-        for path, (start, count) in wanted.items():
-            _check_range(path, start + count, _point_count(source))
-            if not 0 <= offsets[path] <= len(output) - count:
-                raise ValueError(
-                    f"{path!r} has {count} points, which from {offsets[path]} on do not fit into {len(output)}."
-                )
-        copies = [(start, offsets[path], count) for path, (start, count) in wanted.items()]
-        rows.append(_rows(source, copies, output.device) if copies else None)
-    return rows
+        copies = []
+        for path, (start, count) in ranges.items():
+            if path in offsets:
+                _check_range(path, start, count, point_count(source))
+                check_room(target, path, offsets[path], count)
+                copies.append((start, offsets[path], count))
+        transfers.append(_transfer(source, np.array(copies, dtype=np.int64), target) if copies else None)
+    return transfers
 
 
-def _rows(source: Any, copies: list[tuple[int, int, int]], device: wp.Device) -> tuple[wp.array, wp.array]:
-    if (published := publication_device(source)) != device:
-        raise ValueError(f"The output is on {device}, and the points are published on {published}.")
-    sources = np.concatenate([np.arange(start, start + count, dtype=np.int32) for start, _, count in copies])
-    targets = np.concatenate([np.arange(offset, offset + count, dtype=np.int32) for _, offset, count in copies])
-    return wp.array(sources, dtype=wp.int32, device=device), wp.array(targets, dtype=wp.int32, device=device)
+def _transfer(source: Any, copies: NDArray[np.int64], target: Any) -> _Transfer:
+    """The way of the points of (first source, offset, count) triples."""
+    starts, offsets, counts = copies.T
+    within = np.concatenate([np.arange(count) for count in counts])
+    sources = np.repeat(starts, counts) + within
+    if isinstance(target, wp.array):
+        targets = np.repeat(offsets, counts) + within
+    else:
+        targets = np.column_stack((np.repeat(offsets, counts), within))
+    published = publication_device(source)
+    if published == target.device:
+        return _Transfer(_rows(sources, targets, published))
+    count = len(within)
+    landing = SceneDataFormat.Points()
+    landing.points = wp.empty(count, dtype=wp.vec3f, device=target.device, pinned=target.device.is_cpu)
+    packed = wp.empty(count, dtype=wp.vec3f, device=published, pinned=published.is_cpu)
+    spreading = _rows(np.arange(count), targets, target.device)
+    return _StagedTransfer(spreading, _rows(sources, np.arange(count), published), packed, landing)
 
 
-def _check_range(path: str, end: int, count: int) -> None:
-    if end > count:
-        raise ValueError(f"{path!r} is said to end at point {end} of {count}.")
+def _rows(sources: NDArray[np.int64], targets: NDArray[np.int64], device: wp.Device) -> _Rows:
+    first_source = int(sources[0]) if len(sources) else 0
+    first_target = int(targets[0]) if len(sources) and targets.ndim == 1 else 0
+    return _Rows(first_source, first_target, len(sources), _indices(sources, device), _indices(targets, device))
+
+
+def _indices(rows: NDArray[np.int64], device: wp.Device) -> wp.array | None:
+    """Rows (n,), or pairs of them (n, 2), on a device; None for consecutive rows."""
+    if rows.ndim == 1 and np.all(np.diff(rows) == 1):
+        return None
+    return wp.array(rows.astype(np.int32), dtype=wp.int32 if rows.ndim == 1 else wp.vec2i, device=device)
+
+
+def _check_range(path: str, start: int, count: int, length: int) -> None:
+    if not 0 <= start <= start + count <= length:
+        raise ValueError(f"{path!r} is said to end at point {start + count} of {length}.")
+
+
+def _check_room(target: wp.array, path: str, offset: int, count: int) -> None:
+    if not 0 <= offset <= len(target) - count:
+        raise ValueError(f"{path!r} has {count} points, which from {offset} on do not fit into {len(target)}.")
+
+
+def _row_checker(target: wp.fabricarray) -> Any:
+    lengths = _row_lengths(target)
+
+    def check_room(target: wp.fabricarray, path: str, row: int, count: int) -> None:
+        if not 0 <= row < len(lengths):
+            raise ValueError(f"{path!r} goes to row {row} of Fabric storage, which has {len(lengths)} rows.")
+        if count > lengths[row]:
+            raise ValueError(f"{path!r} has {count} points, which do not fit into row {row} with {lengths[row]}.")
+
+    return check_room
+
+
+def _row_lengths(target: wp.fabricarray) -> NDArray[np.uint64]:
+    """Length of each row of Fabric storage, which lives on its device."""
+    lengths = [
+        wp.array(
+            ptr=bucket.lengths,
+            dtype=wp.uint64,
+            shape=(bucket.index_end - bucket.index_start,),
+            device=target.device,
+        ).numpy()
+        for bucket in target.buckets or ()
+    ]
+    return np.concatenate(lengths) if lengths else np.zeros(0, np.uint64)
 
 
 def _is_capturing(batches: Sequence[Batch]) -> bool:
     return any(publication_device(source).is_capturing for source, _ in batches)
-
-
-def _point_count(source: Any) -> int:
-    if source._cls not in _COUNTED_FIELD:
-        raise ValueError(f"Points cannot be read from {source._cls.__name__}.")
-    return getattr(source, _COUNTED_FIELD[source._cls]).shape[0]
-
-
-def _gather(source: Any, sources: wp.array | None, targets: wp.array | None, output: wp.array, count: int) -> None:
-    """Write `count` points, from rows `sources` to rows `targets`, or in the order that they have where None."""
-    wp.launch(
-        _gather_kernel(source._cls),
-        dim=count,
-        inputs=[source, sources, targets],
-        outputs=[output],
-        device=output.device,
-    )
-
-
-@cache
-def _gather_kernel(source_format: Any) -> wp.Kernel:
-    @wp.kernel(module="unique", enable_backward=False)
-    def gather(
-        source: source_format,
-        sources: wp.array(dtype=wp.int32),
-        targets: wp.array(dtype=wp.int32),
-        output: wp.array(dtype=wp.vec3f),
-    ):
-        i = wp.tid()
-        j = i
-        k = i
-        if sources:
-            j = sources[i]
-        if targets:
-            k = targets[i]
-        output[k] = read_point(source, j)
-
-    return gather
-
-
-@wp.func
-def read_point(source: SceneDataFormat.Points, i: int):
-    return source.points[i]
-
-
-@wp.func
-def read_point(source: SceneDataFormat.WeightedPoints, i: int):
-    point = wp.vec3f()
-    for node in range(4):
-        point += source.weights[i, node] * source.points[source.indices[i, node]]
-    return point

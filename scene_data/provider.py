@@ -8,7 +8,7 @@ import numpy as np
 import warp as wp
 
 from scene_data.backend import SceneDataBackend, publication_device
-from scene_data.conversion import allocate_missing
+from scene_data.conversion import allocate_missing, bind
 from scene_data.formats import SceneDataFormat
 from scene_data.geometry import GeometryReader
 from scene_data.publication import PublicationReader
@@ -138,14 +138,15 @@ class SceneDataProvider:
 
     # Geometry
 
-    def get_geometry_points(
-        self, *, output: wp.array | None = None, offsets: dict[str, int] | None = None
-    ) -> dict[str, wp.array] | wp.array:
+    def get_geometry_points(self, *, output: Any = None, offsets: dict[str, int] | None = None) -> Any:
         """Read points in the world frame.
 
         Args:
-            output: Array to write into, vec3f of shape (n,) [m]; omit it for shared views.
-            offsets: Where in `output` the points of each path begin. Leave the dictionary as it is while it is in use.
+            output: Array to write into, vec3f of shape (n,) [m], also on another device than the publication; or
+                `FabricPoints`, whose storage its owner binds; omit it for shared views. It is held weakly.
+            offsets: Where in `output` the points of each path begin; for `FabricPoints` the row that they fill. Leave
+                the dictionary as it is while it is in use. Omitted with `FabricPoints`, the engine's own storage is
+                bound, where it has one.
 
         Returns:
             Views of the points by path, read-only by contract, or `output`.
@@ -154,10 +155,15 @@ class SceneDataProvider:
             KeyError: If nothing publishes one of the paths.
             ValueError: If only one of the arguments is given, or if points do not fit into `output`.
         """
-        batches = self.backend.get_geometry_batches(SceneDataFormat.Points)
+        borrows = output is not None and offsets is None and not isinstance(output, wp.array)
+        wanted = SceneDataFormat.FabricPoints if borrows else SceneDataFormat.Points
+        batches = self.backend.get_geometry_batches(wanted)
         timestamp = self.backend.geometry_timestamp
         if output is None and offsets is None:
             return self._geometry.views(batches, timestamp)
+        if borrows and [source._cls for source, _ in batches] == [wanted]:
+            bind(output, batches[0][0])
+            return output
         if output is None or offsets is None:
             raise ValueError("A destination for points and its offsets by path are given together.")
         return self._geometry.write(output, offsets, batches, timestamp)
