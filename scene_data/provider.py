@@ -171,13 +171,28 @@ class SceneDataProvider:
     # Cameras and environments, with or without a USD stage
 
     def get_camera_transforms(self) -> dict[str, Any] | None:
-        """World poses of the model's cameras by camera and environment, on the host.
+        """World poses of the cameras by camera and environment, on the host.
+
+        With a USD stage these are its visible cameras, and where the engine publishes one of them, the engine's
+        present pose counts. Without one they are the engine's.
 
         Returns:
             `order`: path of each camera with `env_%d` for its environment; `positions` [m] and `orientations`
             (quaternions (x, y, z, w) of a frame that looks along -Z with +Y up): for each camera a list over the
-            environments, with None where one lacks it; and `num_envs`. None if there are no cameras.
+            environments, with None where one lacks it; and `num_envs`. None if there is neither stage nor camera.
         """
+        if self.usd_stage is None:
+            return self._published_camera_transforms()
+        from scene_data.stage_cameras import stage_camera_transforms
+
+        cameras = stage_camera_transforms(self.usd_stage)
+        # A backend need not know of cameras for those of the stage to be found.
+        published = self._published_camera_transforms() if hasattr(self.backend, "get_camera_poses") else None
+        if cameras is not None and published is not None:
+            _refresh_cameras(cameras, published)
+        return cameras
+
+    def _published_camera_transforms(self) -> dict[str, Any] | None:
         poses = SceneDataFormat.Vec3_Quat()
         if not self.get_camera_poses(poses):
             return None
@@ -206,8 +221,15 @@ class SceneDataProvider:
             return count
         # Zero is not remembered: paths and stage may come later.
         if not self._inferred_num_envs:
-            self._inferred_num_envs = _count_envs(self.backend.transform_paths) or _count_stage_envs(self.usd_stage)
+            self._inferred_num_envs = _count_envs(self.backend.transform_paths) or self._count_stage_envs()
         return self._inferred_num_envs
+
+    def _count_stage_envs(self) -> int:
+        if self.usd_stage is None:
+            return 0
+        from scene_data.stage_cameras import stage_num_envs
+
+        return stage_num_envs(self.usd_stage)
 
     @property
     def transform_count(self) -> int:
@@ -284,7 +306,12 @@ def _count_envs(paths: list[str]) -> int:
     return max((int(match[1]) + 1 for path in paths if (match := _ENV_PATH.match(path))), default=0)
 
 
-def _count_stage_envs(stage: "Usd.Stage | None") -> int:
-    if stage is None or not (root := stage.GetPrimAtPath("/World/envs")):
-        return 0
-    return _count_envs([str(prim.GetPath()) for prim in root.GetChildren()])
+def _refresh_cameras(cameras: dict[str, Any], published: dict[str, Any]) -> None:
+    """Replace the poses of those cameras that are published too, in the environments that have them."""
+    rows = {camera: row for row, camera in enumerate(published["order"])}
+    for key in ("positions", "orientations"):
+        for camera, values in zip(cameras["order"], cameras[key], strict=True):
+            present = published[key][rows[camera]] if camera in rows else []
+            for env, value in enumerate(present[: len(values)]):
+                if value is not None and values[env] is not None:
+                    values[env] = value

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import warp as wp
 from publishing import PoseBackend, fabric_output, fabric_storage, publish, transforms_at
+from pxr import Usd, UsdGeom
 
 from scene_data import SceneDataBackend, SceneDataProvider
 from scene_data import SceneDataFormat as Format
@@ -440,9 +441,9 @@ def test_num_envs_is_the_backends_or_inferred_and_a_zero_is_never_remembered():
 def test_num_envs_is_found_on_a_stage_that_is_attached_later():
     provider = SceneDataProvider(PoseBackend())
     assert provider.num_envs == 0
-    prims = [SimpleNamespace(GetPath=lambda i=i: f"/World/envs/env_{i}") for i in range(4)]
-    root = SimpleNamespace(GetChildren=lambda: prims)
-    provider.usd_stage = SimpleNamespace(GetPrimAtPath=lambda path: root if path == "/World/envs" else None)
+    provider.usd_stage = Usd.Stage.CreateInMemory()
+    for env in (0, 3):
+        UsdGeom.Xform.Define(provider.usd_stage, f"/World/envs/env_{env}")
     assert provider.num_envs == 4
     assert provider.get_usd_stage() is provider.usd_stage
 
@@ -468,6 +469,22 @@ def test_camera_transforms_need_no_stage():
         [[9, 10, 11], None],
     ]
     assert SceneDataProvider(PoseBackend()).get_camera_transforms() is None
+
+
+def test_a_stage_says_which_cameras_there_are_and_the_engine_where_its_own_are():
+    stage = Usd.Stage.CreateInMemory()
+    for path in ("env_0/top", "env_0/side", "env_1/side", "env_1/top"):
+        UsdGeom.Camera.Define(stage, f"/World/envs/{path}").AddTranslateOp().Set((9, 9, 9))
+    UsdGeom.Imageable(stage.GetPrimAtPath("/World/envs/env_0/top")).MakeInvisible()
+    poses = publish(Format.Vec3d_Matrix33d, np.arange(6.0).reshape(2, 3), np.stack([np.diag([-1.0, 1.0, -1.0])] * 2))
+    paths = ["/World/envs/env_0/top", "/World/envs/env_1/top"]
+    provider = SceneDataProvider(PoseBackend(get_camera_poses=lambda: poses, camera_paths=paths, num_envs=2))
+    provider.usd_stage = stage
+    cameras = provider.get_camera_transforms()
+    assert cameras["order"] == ["/World/envs/env_%d/side", "/World/envs/env_%d/top"]
+    assert cameras["positions"] == [[[9, 9, 9], [9, 9, 9]], [None, [3, 4, 5]]]
+    assert cameras["orientations"] == [[[0, 0, 0, 1]] * 2, [None, [0, 1, 0, 0]]]
+    assert cameras["num_envs"] == 2
 
 
 def test_camera_poses_have_their_own_timestamp(calls):
