@@ -147,7 +147,7 @@ class DeformableMotion(Motion):
                     self._offsets[path] = total
                     order.append(total + kept)
                     rest.append(points[kept])
-                    margins.append(deformable.radius if _is_curve(deformable) else 0.0)
+                    margins.append(_margin(deformable))
                     total += published[path]
         self._order = np.concatenate(order) if order else np.empty(0, np.intp)
         self._counts = np.array([len(points) for points in rest], np.intp)
@@ -190,8 +190,9 @@ def _part_rows(num_envs: int, count: int, chosen: Sequence[int]) -> NDArray[np.i
     return (np.arange(num_envs)[:, None] * count + np.array(chosen, np.intp)).reshape(-1)
 
 
-def _is_curve(deformable: FlexDescription | SkinDescription) -> bool:
-    return isinstance(deformable, FlexDescription) and deformable.dim == 1
+def _margin(deformable: FlexDescription | SkinDescription) -> float:
+    """How far the prim reaches beyond its points."""
+    return deformable.radius if isinstance(deformable, FlexDescription) and deformable.dim == 1 else 0.0
 
 
 def _rest_points(deformable: FlexDescription | SkinDescription) -> NDArray[np.float32]:

@@ -63,16 +63,12 @@ def tessellate_height_field(field: HeightFieldDescription) -> Surface:
     top = np.stack((*np.meshgrid(x, y), field.heights), axis=-1)
     slope_y, slope_x = np.gradient(field.heights.astype(np.float64), y, x)
     normals = np.stack((-slope_x, -slope_y, np.ones_like(slope_x)), axis=-1)
-    parts = [Surface(top.reshape(-1, 3), _unit(normals).reshape(-1, 3), _grid_faces(rows, columns))]
-    for edge, normal in (
-        (top[0], (0, -1, 0)),
-        (top[:, -1], (1, 0, 0)),
-        (top[-1, ::-1], (0, 1, 0)),
-        (top[::-1, 0], (-1, 0, 0)),
-    ):
+    parts = [_single(top.reshape(-1, 3), _unit(normals).reshape(-1, 3), _grid_faces(rows, columns))]
+    south, east, north, west = top[0], top[:, -1], top[-1, ::-1], top[::-1, 0]
+    for edge, normal in ((south, (0, -1, 0)), (east, (1, 0, 0)), (north, (0, 1, 0)), (west, (-1, 0, 0))):
         base = edge * (1.0, 1.0, 0.0) - (0.0, 0.0, field.base_depth)
         wall = np.concatenate((base, edge))
-        parts.append(Surface(wall, np.broadcast_to(normal, wall.shape), _grid_faces(2, len(edge))))
+        parts.append(_single(wall, np.broadcast_to(normal, wall.shape), _grid_faces(2, len(edge))))
     return _joined(parts)
 
 
@@ -107,7 +103,7 @@ def _box(size: NDArray[np.float64]) -> Surface:
             normal[axis], right[(axis + 1) % 3] = sign, 1.0
             up = np.cross(normal, right)
             corners = np.array([normal + u * right + v * up for v in (-1, 1) for u in (-1, 1)]) * size
-            parts.append(Surface(corners, np.broadcast_to(normal, (4, 3)), _grid_faces(2, 2)))
+            parts.append(_single(corners, np.broadcast_to(normal, (4, 3)), _grid_faces(2, 2)))
     return _joined(parts)
 
 
