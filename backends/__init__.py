@@ -8,12 +8,18 @@ if TYPE_CHECKING:
     from scene_data.backends.mujoco_batch import MujocoBatchSceneDataBackend
     from scene_data.backends.mujoco_physics import MujocoPhysicsCfg
     from scene_data.backends.mujoco_warp import MujocoWarpSceneDataBackend
+    from scene_data.backends.newton import NewtonSceneDataBackend
+    from scene_data.backends.newton_physics import NewtonPhysicsCfg
+    from scene_data.backends.ovphysx import OvPhysxSceneDataBackend
 
 __all__ = [
     "MujocoBatchSceneDataBackend",
     "MujocoPhysicsCfg",
     "MujocoSceneDataBackend",
     "MujocoWarpSceneDataBackend",
+    "NewtonPhysicsCfg",
+    "NewtonSceneDataBackend",
+    "OvPhysxSceneDataBackend",
 ]
 
 _MODULES = {
@@ -21,6 +27,9 @@ _MODULES = {
     "MujocoPhysicsCfg": "scene_data.backends.mujoco_physics",
     "MujocoSceneDataBackend": "scene_data.backends.mujoco",
     "MujocoWarpSceneDataBackend": "scene_data.backends.mujoco_warp",
+    "NewtonPhysicsCfg": "scene_data.backends.newton_physics",
+    "NewtonSceneDataBackend": "scene_data.backends.newton",
+    "OvPhysxSceneDataBackend": "scene_data.backends.ovphysx",
 }
 
 
