@@ -1,5 +1,5 @@
 import threading
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import mujoco
 import mujoco_warp as mjw
@@ -11,6 +11,8 @@ from rendering import Frames, Studio, snapshot_of
 from scene_data.backends.mjcf_scene import describe_model
 from scene_data.errors import UnknownNameError, UnmetRequirementError
 from scene_data.renderers.mujoco_warp import MujocoWarpRenderBackend
+from scene_data.renderers.mujoco_warp_scene import ShardScene, TracerModel
+from scene_data.renderers.mujoco_warp_views import CameraRig, camera_projection
 from scene_data.renderers.render_core.backend import RenderConfiguration
 from scene_data.renderers.render_core.camera import (
     BodyMount,
@@ -580,3 +582,39 @@ def test_calls_before_initialize_are_refused(model, cameras):
     )
     assert backend.render(None, [], None).code is RenderStatusCode.NOT_INITIALIZED
     backend.shutdown_on_render_thread()
+
+
+def test_a_diverged_environment_keeps_out_of_the_bounding_volumes(model, states, cameras):
+    broken = mujoco.MjData(model)
+    broken.xpos[:], broken.cam_xpos[:], broken.light_xpos[:] = np.nan, np.inf, np.nan
+    tracer, diverged = TracerModel(model, wp.get_device("cpu")), wp.zeros(NUM_ENVS, dtype=wp.int32, device="cpu")
+    rig = CameraRig(describe_model(model, NUM_ENVS), list(cameras.values()), tracer.device)
+    scene = ShardScene(tracer, rig, 0, diverged)
+    scene.place(snapshot_of(model, [states[0], broken, states[2]]))
+    np.testing.assert_array_equal(diverged.numpy(), [0, 1, 0])
+    for name in ("geom_xpos", "geom_xmat", "cam_xpos", "cam_xmat", "light_xpos", "light_xdir"):
+        placed = getattr(scene.fields, name).numpy()
+        assert np.isfinite(placed).all()
+        if name.startswith("geom"):
+            expected = getattr(states[2], name).reshape(placed[2].shape)
+            np.testing.assert_allclose(placed[2], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "expected"),
+    [
+        (48, 36, Pinhole(60.0, 48.0, 19.2, 21.6)),  # the sensor's own shape, 1200 pixels per metre
+        (48, 48, Pinhole(80.0, 64.0, 17.6, 28.8)),  # too high for it: 1600 pixels per metre, the sides are cut off
+        (48, 24, Pinhole(60.0, 48.0, 19.2, 15.6)),  # too low for it: top and bottom are cut off
+    ],
+)
+def test_an_image_of_another_shape_crops_the_sensor(width, height, expected, model):
+    camera = CameraDescriptor(1, "sensor", width, height, (RGB,), NUM_ENVS)
+    projection = camera_projection(camera, describe_model(model, NUM_ENVS))
+    assert isinstance(projection, Pinhole)
+    np.testing.assert_allclose(astuple(projection), astuple(expected), rtol=1e-6)
+
+
+def test_a_camera_without_intrinsics_sees_45_degrees(model):
+    camera = CameraDescriptor(1, "free", 40, 30, (RGB,), NUM_ENVS, mount=WorldPose((0, 0, 1)))
+    assert camera_projection(camera, describe_model(model, NUM_ENVS)) == Pinhole.from_fovy(45, 40, 30)
