@@ -97,7 +97,7 @@ class WorldPose:
             raise ValueError(f"eye and target are the same point {tuple(eye)}: there is no direction to look along")
         back /= distance
         right = np.cross(np.asarray(up, float), back)
-        if np.linalg.norm(right) < 1e-9:  # looking along `up`: any right will do, take the one nearest to +X
+        if np.linalg.norm(right) < 1e-9:  # looking along `up`: +Y is up in the image then
             right = np.cross((0.0, 1.0, 0.0) if abs(back[1]) < 0.9 else (0.0, 0.0, 1.0), back)
         right /= np.linalg.norm(right)
         return cls(tuple(eye), _matrix_to_quaternion(np.column_stack((right, np.cross(back, right), back))))
