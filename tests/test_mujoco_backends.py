@@ -15,6 +15,7 @@ import scene_data.backends
 from scene_data.backends.mujoco import MujocoSceneDataBackend
 from scene_data.backends.mujoco_batch import MujocoBatchSceneDataBackend
 from scene_data.formats import SceneDataFormat
+from scene_data.provider import SceneDataProvider
 
 RIGS = {"host": HostRig, "batch": BatchRig, "warp": WarpRig}
 
@@ -64,6 +65,16 @@ def test_the_formats_are_the_engines(model):
     backend = WarpRig(model).backend
     assert backend.native_transform_formats == (SceneDataFormat.Vec3_Matrix33,)
     assert backend.transforms.orientations.dtype is wp.mat33f
+
+
+def test_quaternions_reach_consumers_as_xyzw(rig, model):
+    qpos = model.qpos0.copy()
+    qpos[3:7] = (0.1, 0.2, 0.3, 0.927362)  # w first, as MuJoCo has them
+    rig.set("qpos", 0, qpos)
+    output = SceneDataFormat.Vec3_Quat()
+    SceneDataProvider(rig.backend).get_transforms(output)
+    quaternion = output.orientations.numpy()[model.body("torso").id]
+    np.testing.assert_allclose(quaternion * np.sign(quaternion[3]), [0.2, 0.3, 0.927362, 0.1], atol=1e-5)
 
 
 def test_counts_and_paths(rig, model):

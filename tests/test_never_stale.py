@@ -140,6 +140,39 @@ def test_unnormalised_quaternions(host_rig):
     assert_fresh(host_rig)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_any_sequence_of_writes(host_rig, seed):
+    random = np.random.default_rng(seed)
+    for _ in range(40):
+        env = int(random.integers(host_rig.num_envs))
+        act = random.choice(["step", "write", "mocap", "reset", "forward", "read part"])
+        if act == "write":
+            wiggle(host_rig, env, seed=int(random.integers(1000)))
+        elif act == "mocap":
+            host_rig.set("mocap_pos", env, random.normal(size=(1, 3)))
+        elif act == "reset":
+            host_rig.reset(env)
+        elif act == "read part":
+            host_rig.backend.get_camera_poses()
+        else:
+            getattr(host_rig, act)()
+        if random.random() < 0.5:
+            assert_fresh(host_rig)
+    assert_fresh(host_rig)
+
+
+def test_a_batch_that_binds_anew_is_followed(model):
+    rig = BatchRig(model)
+    published_poses(rig.backend)
+    before = rig.backend.transforms_timestamp
+    rig.batch._bound.clear()
+    transforms = rig.backend.get_transforms(None)
+    assert transforms.positions.ptr == rig.batch.bind("xpos").ctypes.data
+    assert rig.backend.transforms_timestamp > before
+    rig.step()
+    assert_fresh(rig)
+
+
 def test_clean_reads_publish_nothing_new(host_rig):
     backend = host_rig.backend
     published_poses(backend)
@@ -233,6 +266,38 @@ def test_trajectory_is_the_same_on_mujoco_warp(model):
         published_poses(read.backend)
         for field in ("qpos", "qvel", "qacc_warmstart"):
             np.testing.assert_array_equal(getattr(alone.data, field).numpy(), getattr(read.data, field).numpy())
+
+
+SLEEPERS = """
+<mujoco>
+  <option timestep="0.004" integrator="{integrator}"><flag sleep="enable"/></option>
+  <worldbody>
+    <geom type="plane" size="5 5 1"/>
+    <replicate count="3" offset=".5 0 0">
+      <body pos="0 0 .11"><freejoint/><geom type="box" size=".1 .1 .1"/></body>
+    </replicate>
+    <body pos="0 -1 1"><joint axis="0 1 0" damping=".1"/><geom type="capsule" fromto="0 0 0 .3 0 0" size=".03"/></body>
+    <body mocap="true"><camera/></body>
+  </worldbody>
+</mujoco>
+"""
+
+
+@pytest.mark.parametrize("integrator", ["Euler", "RK4", "implicitfast"])
+@pytest.mark.parametrize("engine", ["host", "batch_persistent"])
+def test_readers_neither_wake_nor_miss_the_sleeping(engine, integrator):
+    model = mujoco.MjModel.from_xml_string(SLEEPERS.format(integrator=integrator))
+    alone, read = build(engine, model), build(engine, model)
+    for _ in range(200):
+        for rig in (alone, read):
+            rig.step()
+        published_poses(read.backend)
+        np.testing.assert_array_equal(full_state(read), full_state(alone))
+    data = read.data if engine == "host" else read.batch.get_data(0)
+    # With RK4, MuJoCo wakes by itself in each step what it put to sleep in the one before.
+    assert (data.tree_asleep >= 0).any() or integrator == "RK4"
+    wiggle(read, 0)
+    assert_fresh(read)
 
 
 @pytest.mark.parametrize("persistent", [False, True])

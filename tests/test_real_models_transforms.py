@@ -43,7 +43,9 @@ def test_description(path):
         if mesh.texcoords is not None:
             assert mesh.face_texcoords.max() < len(mesh.texcoords)
     for flex in scene.flexes:
-        assert flex.elements.max() < flex.vertex_count
+        for indices in (flex.elements, flex.edges, flex.shell):
+            assert indices.size == 0 or indices.max() < flex.vertex_count
+        assert flex.texcoords is None or flex.element_texcoords.max() < len(flex.texcoords)
     for skin in scene.skins:
         weights = np.zeros(len(skin.vertices))
         np.add.at(weights, skin.bone_vertices, skin.bone_weights)

@@ -116,6 +116,7 @@ def by_name(parts, name):
 
 
 def test_one_prototype_and_a_plan(scene, model):
+    assert scene.name == "everything"
     assert scene.num_envs == 3
     assert len(scene.bodies) == model.nbody
     assert scene.env_path(2) == "/World/envs/env_2"
