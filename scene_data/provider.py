@@ -39,7 +39,7 @@ class SceneDataProvider:
         self._cameras = PublicationReader()
         self._lights = PublicationReader()
         self._geometry = GeometryReader()
-        self._mappings: dict[tuple[tuple[str, ...], tuple[str | None, ...]], wp.array] = {}
+        self._mappings: dict[tuple[tuple[str, ...], tuple[str | None, ...]], wp.array | None] = {}
         self._inferred_num_envs = 0
         self._interactive_scene: Any = None
 
@@ -118,23 +118,23 @@ class SceneDataProvider:
 
         Returns:
             Output index of each native transform, or -1 for those that are not wanted, int32 of shape
-            (transform_count,); the same object for equal lists. None if the order is the native one, or if the backend
-            names no transforms.
+            (transform_count,); the same object for equal lists. None if the order is the native one.
 
         Raises:
             KeyError: If no transform has one of the paths.
-            ValueError: If a path is repeated.
+            ValueError: If a path is repeated, among the wanted or the published ones.
         """
         native = tuple(self.backend.transform_paths)
         wanted = tuple(paths)
-        if not native or wanted == native:
-            return None
         key = (native, wanted)
-        if (mapping := self._mappings.get(key)) is None:
+        if key not in self._mappings:
+            mapping = None
             indices = _output_indices(native, wanted)
-            device = publication_device(self.backend.transforms)
-            mapping = self._mappings[key] = wp.array(indices, dtype=wp.int32, device=device)
-        return mapping
+            if wanted != native:
+                device = publication_device(self.backend.transforms)
+                mapping = wp.array(indices, dtype=wp.int32, device=device)
+            self._mappings[key] = mapping
+        return self._mappings[key]
 
     # Geometry
 
@@ -290,16 +290,21 @@ class SceneDataProvider:
 
 
 def _output_indices(native: tuple[str, ...], wanted: tuple[str | None, ...]) -> list[int]:
-    outputs: dict[str, int] = {}
-    for index, path in enumerate(wanted):
-        if path is None:
-            continue
-        if path in outputs:
-            raise ValueError(f"The path {path!r} is wanted twice, at {outputs[path]} and {index}.")
-        outputs[path] = index
-    if unknown := outputs.keys() - set(native):
+    outputs = _index_by_path(wanted, "wanted")
+    if unknown := outputs.keys() - _index_by_path(native, "published").keys():
         raise KeyError(f"No transform has the path {sorted(unknown)[0]!r}; {len(unknown)} of the paths are unknown.")
     return [outputs.get(path, -1) for path in native]
+
+
+def _index_by_path(paths: tuple[str | None, ...], kind: str) -> dict[str, int]:
+    indices: dict[str, int] = {}
+    for index, path in enumerate(paths):
+        if path is None:
+            continue
+        if path in indices:
+            raise ValueError(f"The {kind} paths are not unique: {path!r} is at {indices[path]} and {index}.")
+        indices[path] = index
+    return indices
 
 
 def _count_envs(paths: list[str]) -> int:

@@ -334,8 +334,19 @@ def test_mappings_refuse_paths_that_are_unknown_or_repeated(provider, backend):
         provider.create_mapping(["/World/envs/env_0/a", None, "/World/envs/env_0/a"])
 
 
-def test_without_native_paths_there_is_no_mapping():
-    assert SceneDataProvider(PoseBackend(transforms=transforms_at(1))).create_mapping(["/World/a"]) is None
+def test_mappings_refuse_published_paths_that_are_repeated(provider, backend):
+    backend.transform_paths = ["/World/a", "/World/b", "/World/a"]
+    with pytest.raises(ValueError, match=r"published.*unique.*'/World/a'.*0 and 2"):
+        provider.create_mapping(["/World/b"])
+    with pytest.raises(ValueError, match="unique"):
+        provider.create_mapping(backend.transform_paths)
+
+
+def test_without_native_paths_every_named_path_is_unknown():
+    nameless = SceneDataProvider(PoseBackend(transforms=transforms_at(1)))
+    assert nameless.create_mapping([]) is None
+    with pytest.raises(KeyError, match="/World/a"):
+        nameless.create_mapping(["/World/a"])
 
 
 # Nothing to read, and bad input
