@@ -1,8 +1,6 @@
 """What the C engine and its batch have in common: arrays in host memory that are compared, and borrowed."""
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -11,11 +9,10 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from scene_data.backend import SceneDataBackend
 from scene_data.backends.host_arrays import PublishedArray, borrow
-from scene_data.backends.mjcf_scene import describe_model
+from scene_data.backends.host_geometry import HostGeometry
+from scene_data.backends.model_backend import ModelBackend
 from scene_data.formats import SceneDataFormat
-from scene_data.scene import SceneDescription
 
 __all__ = ["HostEngineBackend"]
 
@@ -30,11 +27,12 @@ _DIVERGED = [
 
 
 class _Publication:
-    """One kind of pose: the engine's arrays, the struct that lends them, and its timestamp."""
+    """One kind of pose: how many there are, the engine's arrays, the struct that lends them, and its timestamp."""
 
-    def __init__(self, names: tuple[str, ...], timestamp: int = 0):
+    def __init__(self, names: tuple[str, ...], count: int):
         self.names = names
-        self.timestamp = timestamp
+        self.count = count
+        self.timestamp = 0
         self.sources: tuple[NDArray[np.float64], ...] = ()
         self.arrays: tuple[PublishedArray, ...] = ()
         self.struct: Any = None
@@ -45,7 +43,7 @@ class _Publication:
         self.timestamp += any(changed)
 
 
-class HostEngineBackend(SceneDataBackend):
+class HostEngineBackend(ModelBackend):
     """Publishes poses of an engine whose data lives in host memory, in double precision, without a copy.
 
     Every read compares what the poses depend on (`qpos`, mocap poses, time) and the poses themselves with what was last
@@ -55,20 +53,18 @@ class HostEngineBackend(SceneDataBackend):
     """
 
     def __init__(self, model: mujoco.MjModel, num_envs: int):
+        super().__init__(model, num_envs)
         self.model = model
-        self.num_envs = num_envs
         self.device = wp.get_device("cpu")
         self.native_transform_formats = (SceneDataFormat.Vec3d_Matrix33d,)
-        self.transform_count = num_envs * model.nbody
-        self._transforms = _Publication(("xpos", "xmat"))
-        self._cameras = _Publication(("cam_xpos", "cam_xmat"))
-        self._lights = _Publication(("light_xpos", "light_xdir"))
-        self._points = _Publication(("flexvert_xpos",))
-        self._publications = (self._transforms, self._cameras, self._lights, self._points)
+        self._transforms = _Publication(("xpos", "xmat"), model.nbody)
+        self._cameras = _Publication(("cam_xpos", "cam_xmat"), model.ncam)
+        self._lights = _Publication(("light_xpos", "light_xdir"), model.nlight)
+        self._points = _Publication(("flexvert_xpos",), model.nflexvert)
+        self._publications: tuple[_Publication, ...] = (self._transforms, self._cameras, self._lights, self._points)
+        self._point_publications: tuple[_Publication, ...] = (self._points,)
         self._stale = np.zeros(num_envs, bool)
         self._written = True
-        self._readers = 0
-        self._copied_points = -1
         self._divergences = np.zeros(num_envs, np.int64)
         self._seen_warnings = np.zeros(num_envs, np.int64)
         self._seen_times = np.full(num_envs, -np.inf)
@@ -114,12 +110,6 @@ class HostEngineBackend(SceneDataBackend):
         self.update_kinematics()
         return self._transforms.struct
 
-    @cached_property
-    def transform_paths(self) -> list[str]:
-        """USD path of each body, environment-major."""
-        scene = self.describe_scene()
-        return [path for env in range(self.num_envs) for path in scene.body_paths(env)]
-
     def mark_transforms_written(self) -> None:
         """Announce a write that cannot be seen in the state, such as one to the model's own poses."""
         self._written = True
@@ -132,12 +122,6 @@ class HostEngineBackend(SceneDataBackend):
     def cameras_timestamp(self) -> int:
         """Timestamp of the camera poses."""
         return self._cameras.timestamp
-
-    @cached_property
-    def camera_paths(self) -> list[str]:
-        """USD path of each camera, environment-major."""
-        scene = self.describe_scene()
-        return [path for env in range(self.num_envs) for path in scene.paths(scene.cameras, env)]
 
     def get_camera_poses(self) -> Any:
         """Publish the camera poses of the present state, `Vec3d_Matrix33d`, or None without cameras."""
@@ -158,21 +142,25 @@ class HostEngineBackend(SceneDataBackend):
 
     @property
     def geometry_timestamp(self) -> int:
-        """Timestamp of the flex vertices."""
-        return self._points.timestamp
+        """Timestamp of the points."""
+        return sum(publication.timestamp for publication in self._point_publications)
+
+    @property
+    def native_geometry_formats(self) -> tuple[Any, ...]:
+        """Formats of what is published."""
+        return (SceneDataFormat.Points, SceneDataFormat.SkinnedPoints, SceneDataFormat.CapsuleEndpoints)
 
     def get_geometry_batches(self, output_format: Any = SceneDataFormat.Points) -> list[tuple[Any, dict]]:
-        """Publish the flex vertices of the present state, `Points` at index `env * nflexvert + vertex`.
+        """Publish what points follow from in the present state: flexes, skins, cables and tendons, in this order.
 
-        They are copied to single precision, at most once per timestamp.
+        Flex vertices are `Points` at index `env * nflexvert + vertex`, skins are `SkinnedPoints`, cables
+        `CapsuleEndpoints`, and spatial tendons `Points`. Each is refreshed at most once per timestamp, and nothing
+        before somebody asks.
         """
         self.update_kinematics()
-        if not self.model.nflexvert:
-            return []
-        if self._copied_points != self._points.timestamp:
-            np.copyto(self._single_points, self._points.arrays[0].live, casting="same_kind")
-            self._copied_points = self._points.timestamp
-        return [self._points_batch]
+        geometry = self._geometry
+        geometry.refresh(self.geometry_timestamp)
+        return geometry.batches
 
     def mark_geometry_written(self) -> None:
         """Announce a write that moves flex vertices and cannot be seen in the state."""
@@ -180,14 +168,22 @@ class HostEngineBackend(SceneDataBackend):
         self._points.timestamp += 1
 
     @cached_property
-    def _single_points(self) -> NDArray[np.float32]:
-        return np.zeros((self.num_envs, self.model.nflexvert, 3), np.float32)
-
-    @cached_property
-    def _points_batch(self) -> tuple[Any, dict[str, tuple[int, int]]]:
-        points = SceneDataFormat.Points()
-        points.points = wp.array(self._single_points.reshape(-1, 3), dtype=wp.vec3f, device=self.device, copy=False)
-        return points, self.describe_scene().point_ranges()
+    def _geometry(self) -> HostGeometry:
+        """The points, from the first request on, which also is when the engine's fields for them are borrowed."""
+        geometry = HostGeometry(self.describe_scene(), self._source)
+        if geometry.fields:
+            for name in geometry.fields:
+                self._source(name)
+            self._point_publications += (self._transforms,)
+            if "wrap_xpos" in geometry.fields:
+                paths = _Publication(("wrap_xpos",), self.model.nwrap)
+                self._borrow(paths)
+                self._publications += (paths,)
+                self._point_publications += (paths,)
+            # What an engine lends for the first time may be empty until it computes it.
+            self._written = True
+            self._reconcile()
+        return geometry
 
     # Environments and time
 
@@ -195,11 +191,6 @@ class HostEngineBackend(SceneDataBackend):
     def env_time_ns(self) -> NDArray[np.int64]:
         """Simulation time of each environment [ns], `(N,)`, a copy."""
         return np.rint(self._times() * 1e9).astype(np.int64)
-
-    @property
-    def simulation_time_ns(self) -> int:
-        """The latest simulation time of all environments [ns]."""
-        return int(self.env_time_ns.max())
 
     @property
     def divergence_counts(self) -> NDArray[np.int64]:
@@ -220,8 +211,10 @@ class HostEngineBackend(SceneDataBackend):
 
     def update_kinematics(self) -> None:
         """Bring body, geom, camera, light and flex poses up to the present state where they lag it."""
-        if self._readers:
-            return
+        if not self._readers:
+            self._reconcile()
+
+    def _reconcile(self) -> None:
         self._follow_swaps()
         stale = self._stale_rows()
         if not stale.any():
@@ -233,24 +226,6 @@ class HostEngineBackend(SceneDataBackend):
             array.publish()
         for publication in self._publications:
             publication.publish()
-
-    @contextmanager
-    def consistent_read(self) -> Iterator[None]:
-        """Let several reads see one state: reconcile once, on the outermost entry."""
-        self.update_kinematics()
-        self._readers += 1
-        try:
-            yield
-        finally:
-            self._readers -= 1
-
-    def describe_scene(self) -> SceneDescription:
-        """Describe the model and its environments, once."""
-        return self._scene
-
-    @cached_property
-    def _scene(self) -> SceneDescription:
-        return describe_model(self.model, self.num_envs)
 
     def _stale_rows(self) -> NDArray[np.bool_]:
         self._times()
@@ -273,15 +248,16 @@ class HostEngineBackend(SceneDataBackend):
                     return
 
     def _borrow_arrays(self) -> None:
-        model = self.model
-        counts = (model.nbody, model.ncam, model.nlight, model.nflexvert)
-        for publication, count in zip(self._publications, counts, strict=True):
-            publication.sources = tuple(self._source(name) for name in publication.names)
-            rows = [source.reshape(self.num_envs, *source.shape[-2:]) for source in publication.sources]
-            publication.arrays = tuple(PublishedArray(array) for array in rows) if count else ()
+        for publication in self._publications:
+            self._borrow(publication)
         self._transforms.struct = _lend_poses(self._transforms)
         self._cameras.struct = _lend_poses(self._cameras)
         self._lights.struct = _lend_directions(self._lights)
+
+    def _borrow(self, publication: _Publication) -> None:
+        publication.sources = tuple(self._source(name) for name in publication.names)
+        rows = [source.reshape(self.num_envs, *source.shape[-2:]) for source in publication.sources]
+        publication.arrays = tuple(PublishedArray(array) for array in rows) if publication.count else ()
 
     def _note_divergence(self) -> None:
         times = self._times()

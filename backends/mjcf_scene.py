@@ -19,6 +19,7 @@ from scene_data.backends.mjcf_assets import (
     name_of,
     xyzw,
 )
+from scene_data.backends.mjcf_cables import describe_cables, find_cables
 from scene_data.scene import (
     BodyDescription,
     CameraDescription,
@@ -73,7 +74,8 @@ def describe_model(model: mujoco.MjModel, num_envs: int = 1) -> SceneDescription
         ValueError: `num_envs` is below 1.
     """
     clone_plan = ClonePlan(num_envs)
-    names = _PathNames(model)
+    cables = find_cables(model)
+    names = _PathNames(model, [chain.name for chain in cables])
     statistics = model.stat
     initial_camera = index_or_none(model.vis.global_.cameraid)
     return SceneDescription(
@@ -87,6 +89,7 @@ def describe_model(model: mujoco.MjModel, num_envs: int = 1) -> SceneDescription
         height_fields=describe_height_fields(model),
         flexes=describe_flexes(model, names.flexes),
         skins=describe_skins(model, names.skins),
+        cables=describe_cables(model, cables, names.cables),
         tendons=_tendons(model, names.tendons),
         cameras=_cameras(model, names.cameras),
         lights=_lights(model, names.lights),
@@ -115,7 +118,7 @@ def describe_model(model: mujoco.MjModel, num_envs: int = 1) -> SceneDescription
 class _PathNames:
     """A path below the environment for everything that has one."""
 
-    def __init__(self, model: mujoco.MjModel):
+    def __init__(self, model: mujoco.MjModel, cables: Sequence[str]):
         kinds = mujoco.mjtObj
 
         def names(kind: mujoco.mjtObj, count: int) -> list[str]:
@@ -129,6 +132,8 @@ class _PathNames:
         self.skins = unique_identifiers(names(kinds.mjOBJ_SKIN, model.nskin), "skin", taken)
         taken += self.skins
         self.tendons = unique_identifiers(names(kinds.mjOBJ_TENDON, model.ntendon), "tendon", taken)
+        taken += self.tendons
+        self.cables = unique_identifiers(cables, "cable", taken)
 
         self._siblings: list[list[str]] = [[] for _ in range(model.nbody)]
         self.shapes = self._on_bodies(names(kinds.mjOBJ_GEOM, model.ngeom), model.geom_bodyid, "shape")

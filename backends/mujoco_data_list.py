@@ -12,7 +12,10 @@ from scene_data.backends.mujoco import refresh_poses, require_data_of
 __all__ = ["MujocoDataListSceneDataBackend"]
 
 _STATE = ("qpos", "mocap_pos", "mocap_quat")
-_POSES = ("xpos", "xmat", "cam_xpos", "cam_xmat", "light_xpos", "light_xdir", "flexvert_xpos")
+_POSES = (
+    *("xpos", "xquat", "xmat", "cam_xpos", "cam_xmat", "light_xpos", "light_xdir"),
+    *("flexvert_xpos", "ten_wrapadr", "ten_wrapnum", "wrap_obj", "wrap_xpos"),
+)
 
 
 class MujocoDataListSceneDataBackend(HostEngineBackend):
@@ -41,7 +44,8 @@ class MujocoDataListSceneDataBackend(HostEngineBackend):
         super().__init__(model, num_envs=len(self.datas))
 
     def _gather_buffer(self, name: str) -> NDArray[np.float64]:
-        return np.zeros((len(self.datas), *getattr(self.datas[0], name).shape))
+        field = getattr(self.datas[0], name)
+        return np.zeros((len(self.datas), *field.shape), field.dtype)
 
     def _source(self, name: str) -> NDArray[np.float64]:
         return self._gathered[name]

@@ -1,8 +1,5 @@
 """`mujoco_warp`: many environments on one device, borrowed from the caller's own `Data`."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cached_property
 from typing import Any
 
 import mujoco
@@ -11,10 +8,8 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from scene_data.backend import SceneDataBackend
-from scene_data.backends.mjcf_scene import describe_model
+from scene_data.backends.model_backend import ModelBackend
 from scene_data.formats import SceneDataFormat
-from scene_data.scene import SceneDescription
 
 __all__ = ["MujocoWarpSceneDataBackend"]
 
@@ -25,7 +20,7 @@ _WATCHED_ARRAYS = (
 )
 
 
-class MujocoWarpSceneDataBackend(SceneDataBackend):
+class MujocoWarpSceneDataBackend(ModelBackend):
     """Publishes a `mujoco_warp.Data`, in single precision, without a copy.
 
     A write on a device cannot be seen without waiting for the device. So every read brings the poses up to the present
@@ -48,13 +43,16 @@ class MujocoWarpSceneDataBackend(SceneDataBackend):
 
     def __init__(self, mj_model: mujoco.MjModel, model: mjw.Model, data: mjw.Data, announces_writes: bool = False):
         _check_arguments(mj_model, model, data)
-        self.mj_model = mj_model
+        super().__init__(mj_model, num_envs=data.nworld)
         self.model = model
         self.data = data
-        self.num_envs = data.nworld
         self.device = data.xpos.device
         self.native_transform_formats = (SceneDataFormat.Vec3_Matrix33,)
-        self.transform_count = data.nworld * mj_model.nbody
+        self.native_geometry_formats = (
+            SceneDataFormat.Points,
+            SceneDataFormat.SkinnedPoints,
+            SceneDataFormat.CapsuleEndpoints,
+        )
         self.transforms_timestamp = 0
         self.cameras_timestamp = 0
         self.lights_timestamp = 0
@@ -62,7 +60,6 @@ class MujocoWarpSceneDataBackend(SceneDataBackend):
         self._announces_writes = announces_writes
         self._replayed = False
         self._written = True
-        self._readers = 0
         self._borrow_arrays()
 
     # Transforms
@@ -77,12 +74,6 @@ class MujocoWarpSceneDataBackend(SceneDataBackend):
         self.update_kinematics()
         return self._transforms
 
-    @cached_property
-    def transform_paths(self) -> list[str]:
-        """USD path of each body, environment-major."""
-        scene = self.describe_scene()
-        return [path for env in range(self.num_envs) for path in scene.body_paths(env)]
-
     def mark_transforms_written(self) -> None:
         """Announce a write to the data or to the model. Within a graph's capture, it also holds for every replay."""
         self._written = True
@@ -90,12 +81,6 @@ class MujocoWarpSceneDataBackend(SceneDataBackend):
         self._advance_timestamps()
 
     # Cameras and lights
-
-    @cached_property
-    def camera_paths(self) -> list[str]:
-        """USD path of each camera, environment-major."""
-        scene = self.describe_scene()
-        return [path for env in range(self.num_envs) for path in scene.paths(scene.cameras, env)]
 
     def get_camera_poses(self) -> Any:
         """Publish the camera poses of the present state, `Vec3_Matrix33`, or None without cameras."""
@@ -110,17 +95,42 @@ class MujocoWarpSceneDataBackend(SceneDataBackend):
     # Geometry
 
     def get_geometry_batches(self, output_format: Any = SceneDataFormat.Points) -> list[tuple[Any, dict]]:
-        """Publish the flex vertices of the present state, `Points` at index `env * nflexvert + vertex`, borrowed."""
+        """Publish what points follow from in the present state: flexes, skins, cables and tendons, in this order.
+
+        Flex vertices are `Points` at index `env * nflexvert + vertex`, borrowed; skins are `SkinnedPoints`, cables
+        `CapsuleEndpoints`, and spatial tendons `Points`. What the last three follow from is launched once per timestamp,
+        and nothing before somebody asks.
+        """
         self.update_kinematics()
-        return [(self._points, self._point_ranges)] if self._points is not None else []
+        if self._derived_timestamp != self.geometry_timestamp or self.device.is_capturing:
+            self._refresh_derived()
+            # What is only recorded into a graph has not happened yet.
+            self._derived_timestamp = -1 if self.device.is_capturing else self.geometry_timestamp
+        flexes = [(self._points, self._point_ranges)] if self._points is not None else []
+        return flexes + self._derived.batches
 
     def mark_geometry_written(self) -> None:
         """Announce a write that moves flex vertices; the same as `mark_transforms_written`."""
         self.mark_transforms_written()
 
     @cached_property
-    def _point_ranges(self) -> dict[str, tuple[int, int]]:
-        return self.describe_scene().point_ranges()
+    def _derived(self) -> DerivedGeometry:
+        return DerivedGeometry(self.describe_scene(), self.device)
+
+    def _refresh_derived(self) -> None:
+        data = self.data
+        if self._derived.transforms is not None:
+            wp.launch(
+                pack_poses,
+                dim=data.xpos.shape,
+                inputs=[data.xpos, data.xquat],
+                outputs=[self._derived.transforms],
+                device=self.device,
+            )
+        if self._derived.tendons is not None:
+            with wp.ScopedDevice(self.device):
+                mjw.tendon(self.model, data)
+            self._derived.tendons.refresh(data.ten_wrapadr, data.ten_wrapnum, data.wrap_obj, data.wrap_xpos)
 
     # Environments and time
 
@@ -128,11 +138,6 @@ class MujocoWarpSceneDataBackend(SceneDataBackend):
     def env_time_ns(self) -> NDArray[np.int64]:
         """Simulation time of each environment [ns], `(N,)`, a copy. Waits for the device."""
         return np.rint(self.data.time.numpy().astype(np.float64) * 1e9).astype(np.int64)
-
-    @property
-    def simulation_time_ns(self) -> int:
-        """The latest simulation time of all environments [ns]. Waits for the device."""
-        return int(self.env_time_ns.max())
 
     # Never stale
 
@@ -158,24 +163,6 @@ class MujocoWarpSceneDataBackend(SceneDataBackend):
         # What is only recorded into a graph has not happened yet.
         self._written = self.device.is_capturing
         self._advance_timestamps()
-
-    @contextmanager
-    def consistent_read(self) -> Iterator[None]:
-        """Let several reads see one state: reconcile once, on the outermost entry."""
-        self.update_kinematics()
-        self._readers += 1
-        try:
-            yield
-        finally:
-            self._readers -= 1
-
-    def describe_scene(self) -> SceneDescription:
-        """Describe the model and its environments, once."""
-        return self._scene
-
-    @cached_property
-    def _scene(self) -> SceneDescription:
-        return describe_model(self.mj_model, self.num_envs)
 
     def _advance_timestamps(self) -> None:
         self.transforms_timestamp += 1
@@ -205,6 +192,19 @@ class MujocoWarpSceneDataBackend(SceneDataBackend):
         if self.mj_model.nflexvert:
             self._points = SceneDataFormat.Points()
             self._points.points = data.flexvert_xpos.flatten()
+
+
+@wp.kernel(module="unique", enable_backward=False)
+def pack_poses(
+    positions: wp.array2d(dtype=wp.vec3f),
+    quaternions: wp.array2d(dtype=wp.quatf),
+    transforms: wp.array(dtype=wp.transformf),
+):
+    env, body = wp.tid()
+    # mujoco_warp keeps MuJoCo's order, the scalar first.
+    wxyz = quaternions[env, body]
+    rotation = wp.quatf(wxyz[1], wxyz[2], wxyz[3], wxyz[0])
+    transforms[env * positions.shape[1] + body] = wp.transformf(positions[env, body], rotation)
 
 
 def _check_arguments(mj_model: Any, model: Any, data: Any) -> None:

@@ -107,22 +107,20 @@ class SceneDataFormat:
     class SkinnedPoints:
         """Vertices that follow bones, which in turn are fixed to bodies (linear blend skinning), in several copies.
 
-        Vertex `v` of copy `c` is point `c * vertex_count + v`. A bone takes a vertex from its place in the bind pose to
-        the bone's frame, and the body's pose takes it from there to the world; the weighted sum of these is the vertex.
+        Vertex `v` of copy `c` is point `c * vertex_count + v`. An influence has the place that the vertex had in the
+        bone's frame when it was bound; the body's pose takes it to the world, and the weighted sum is the vertex.
         """
 
-        points: wp.array(dtype=wp.vec3f) = None
-        """Vertices in the bind pose [m], shape (vertex_count,)."""
         influence_offsets: wp.array(dtype=wp.int32) = None
-        """Where the influences on each vertex begin in the next two, shape (vertex_count + 1,)."""
+        """Where the influences on each vertex begin in the next three, shape (vertex_count + 1,)."""
         bone_indices: wp.array(dtype=wp.int32) = None
         """Bone of each influence, shape (influence_count,)."""
         bone_weights: wp.array(dtype=wp.float32) = None
         """Weight of each influence, shape (influence_count,); those on a vertex sum to 1."""
+        bone_points: wp.array(dtype=wp.vec3f) = None
+        """The bind pose: where the vertex was in the frame of the bone [m], shape (influence_count,)."""
         bone_bodies: wp.array2d(dtype=wp.int32) = None
         """Index in `transforms` of the body of each bone in each copy, shape (copy_count, bone_count)."""
-        bone_binds: wp.array(dtype=wp.transformf) = None
-        """Inverse of each bone's bind pose: from the bind frame to the bone's, shape (bone_count,)."""
         transforms: wp.array(dtype=wp.transformf) = None
         """Poses of the bodies, shape (transform_count,)."""
         inflations: wp.array(dtype=wp.float32) = None

@@ -192,14 +192,20 @@ def _transfer(source: Any, copies: NDArray[np.int64], target: Any) -> _Transfer:
     else:
         targets = np.column_stack((np.repeat(offsets, counts), within))
     published = publication_device(source)
-    if published == target.device:
+    if not _crosses(published, target.device):
         return _Transfer(_rows(sources, targets, published))
     count = len(within)
     landing = SceneDataFormat.Points()
-    landing.points = wp.empty(count, dtype=wp.vec3f, device=target.device, pinned=target.device.is_cpu)
-    packed = wp.empty(count, dtype=wp.vec3f, device=published, pinned=published.is_cpu)
+    landing.points = wp.empty(
+        count, dtype=wp.vec3f, device=target.device, pinned=published.is_cuda and target.device.is_cpu
+    )
+    packed = wp.empty(count, dtype=wp.vec3f, device=published, pinned=published.is_cpu and target.device.is_cuda)
     spreading = _rows(np.arange(count), targets, target.device)
     return _StagedTransfer(spreading, _rows(sources, np.arange(count), published), packed, landing)
+
+
+def _crosses(published: wp.Device, wanted: wp.Device) -> bool:
+    return published != wanted
 
 
 def _rows(sources: NDArray[np.int64], targets: NDArray[np.int64], device: wp.Device) -> _Rows:

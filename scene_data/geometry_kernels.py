@@ -19,7 +19,7 @@ def point_count(source: Any) -> int:
         ValueError: If no points can be read from its format.
     """
     if source._cls is SceneDataFormat.SkinnedPoints:
-        return source.bone_bodies.shape[0] * source.points.shape[0]
+        return source.bone_bodies.shape[0] * (source.influence_offsets.shape[0] - 1)
     if source._cls not in _COUNTED_FIELD:
         raise ValueError(f"Points cannot be read from {source._cls.__name__}.")
     return getattr(source, _COUNTED_FIELD[source._cls]).shape[0]
@@ -113,19 +113,17 @@ def read_point(source: SceneDataFormat.CapsuleEndpoints, i: int):
 
 @wp.func
 def blend_bones(source: SceneDataFormat.SkinnedPoints, copy: int, vertex: int):
-    rest = source.points[vertex]
     point = wp.vec3f()
     for influence in range(source.influence_offsets[vertex], source.influence_offsets[vertex + 1]):
-        bone = source.bone_indices[influence]
-        on_bone = wp.transform_point(source.bone_binds[bone], rest)
-        placed = wp.transform_point(source.transforms[source.bone_bodies[copy, bone]], on_bone)
+        body = source.bone_bodies[copy, source.bone_indices[influence]]
+        placed = wp.transform_point(source.transforms[body], source.bone_points[influence])
         point += source.bone_weights[influence] * placed
     return point
 
 
 @wp.func
 def read_point(source: SceneDataFormat.SkinnedPoints, i: int):
-    vertex_count = source.points.shape[0]
+    vertex_count = source.influence_offsets.shape[0] - 1
     copy = i // vertex_count
     vertex = i - copy * vertex_count
     point = blend_bones(source, copy, vertex)

@@ -24,6 +24,7 @@ from scene_data.scene_assets import (
 )
 from scene_data.scene_parts import (
     BodyDescription,
+    CableDescription,
     CameraDescription,
     LightDescription,
     ShapeDescription,
@@ -34,6 +35,7 @@ from scene_data.usd_paths import join_path
 
 __all__ = [
     "BodyDescription",
+    "CableDescription",
     "CameraDescription",
     "ClonePlan",
     "FlexDescription",
@@ -164,7 +166,8 @@ class SceneDescription:
         bodies: In the order of the published transforms.
         shapes: What is drawn and what collides.
         sites: Markers on bodies, hidden by default.
-        meshes, materials, textures, height_fields, flexes, skins, tendons: What parts refer to by index.
+        meshes, materials, textures, height_fields: What parts refer to by index.
+        flexes, skins, cables, tendons: What is published as points, besides the tendons that only couple joints.
         cameras: In the order of the published camera poses.
         lights: In the order of the published light poses.
         free_camera: The default view.
@@ -188,6 +191,7 @@ class SceneDescription:
     height_fields: tuple[HeightFieldDescription, ...] = ()
     flexes: tuple[FlexDescription, ...] = ()
     skins: tuple[SkinDescription, ...] = ()
+    cables: tuple[CableDescription, ...] = ()
     tendons: tuple[TendonDescription, ...] = ()
     cameras: tuple[CameraDescription, ...] = ()
     lights: tuple[LightDescription, ...] = ()
@@ -226,7 +230,7 @@ class SceneDescription:
 
     @property
     def point_count(self) -> int:
-        """Number of published points of one environment: the vertices of all flexes."""
+        """Number of flex vertices of one environment."""
         return sum(flex.vertex_count for flex in self.flexes)
 
     def point_ranges(self) -> dict[str, tuple[int, int]]:

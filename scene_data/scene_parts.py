@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "BodyDescription",
+    "CableDescription",
     "CameraDescription",
     "LightDescription",
     "ShapeDescription",
@@ -213,3 +214,63 @@ class TendonDescription:
     material: int | None
     rgba: NDArray[np.float32]
     group: int
+
+    @property
+    def branch_sizes(self) -> tuple[int, ...]:
+        """The most points that each part of the path between pulleys can have; 0 for a part without any.
+
+        A site is a point, and a sphere or cylinder is two: where the path meets it, and where it leaves it.
+        """
+        if not self.is_spatial:
+            return ()
+        sizes = [0]
+        for kind in self.wrap_types:
+            if kind == "pulley":
+                sizes.append(0)
+            else:
+                sizes[-1] += 1 if kind == "site" else 2
+        return tuple(sizes)
+
+    @property
+    def curves(self) -> tuple[tuple[str, int], ...]:
+        """Path below the environment and number of points of each polyline that the tendon is published as.
+
+        One with the tendon's own path; with pulleys one for each part of the path, below it. While the tendon passes a
+        sphere or cylinder by, the polyline has fewer different points, and its last one is repeated.
+        """
+        sizes = [size for size in self.branch_sizes if size]
+        if "pulley" not in self.wrap_types:
+            return tuple((self.path_name, size) for size in sizes)
+        return tuple((f"{self.path_name}/branch_{index}", size) for index, size in enumerate(sizes))
+
+
+@dataclass(frozen=True, eq=False)
+class CableDescription:
+    """A chain of capsules, one on each body, that is published as a polyline through their ends.
+
+    Attributes:
+        name: What its bodies' names have in common, possibly empty.
+        path_name: Path below the environment.
+        bodies: Bodies along the chain, `(B,)` int32.
+        shapes: The capsule of each, `(B,)` int32 into the shapes.
+        first_ends: Which end of each capsule comes first along the chain, `(B,)` int32: 1 is the one at +Z, -1 at -Z.
+        radius: [m].
+        material: Material index of the first capsule, or None.
+        rgba: `(4,)` float32, the colour that the first capsule is drawn in.
+        group: Visibility group of the first capsule.
+    """
+
+    name: str
+    path_name: str
+    bodies: NDArray[np.int32]
+    shapes: NDArray[np.int32]
+    first_ends: NDArray[np.int32]
+    radius: float
+    material: int | None
+    rgba: NDArray[np.float32]
+    group: int
+
+    @property
+    def point_count(self) -> int:
+        """Number of points of the polyline: one more than there are capsules."""
+        return len(self.shapes) + 1
