@@ -33,7 +33,7 @@ def lease(boundary):
 
 def is_held(boundary: FrameBoundary) -> bool:
     """Whether the only frame is held, as the reader list and as the store of one slot say."""
-    gc.collect()
+    gc.collect(1)
     holders = boundary.held_frames()
     assert holders in ([], [(4, DEPTH, 1)])
     assert boundary.wait_for_capacity(1, 1, LAYOUT.byte_length, timeout=0.0).ok == (not holders)

@@ -208,13 +208,13 @@ class RenderCore:
         with self._changed:
             is_first = not self._queue.is_stopped
             self._queue.stop()
-        if is_first:
-            self.frames.stop()
-            self._end_capacity_waits()
-            self._host.request_stop()
         self._drop_queued("the render core is shut down")
+        if is_first:
+            self._host.request_stop()
+            self._end_capacity_waits()
         if self._thread is not threading.current_thread():
             self._thread.join()
+        self.frames.stop()
 
     def __enter__(self) -> "RenderCore":
         return self
