@@ -1,0 +1,72 @@
+"""What all engines that run an `MjModel` share: names, paths, and reads that see one state."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from scene_data.backend import SceneDataBackend
+from scene_data.backends.mjcf_scene import describe_model
+from scene_data.scene import SceneDescription
+
+__all__ = ["ModelBackend"]
+
+
+class ModelBackend(SceneDataBackend):
+    """Base of the backends of one model in several environments.
+
+    Attributes:
+        mj_model: The model.
+        num_envs: Number of environments N.
+        transform_count: Number of transforms, `N * nbody`.
+    """
+
+    env_time_ns: NDArray[np.int64]
+
+    def __init__(self, mj_model: mujoco.MjModel, num_envs: int):
+        self.mj_model = mj_model
+        self.num_envs = num_envs
+        self.transform_count = num_envs * mj_model.nbody
+        self._readers = 0
+
+    @cached_property
+    def transform_paths(self) -> list[str]:
+        """USD path of each body, environment-major."""
+        scene = self.describe_scene()
+        return [path for env in range(self.num_envs) for path in scene.body_paths(env)]
+
+    @cached_property
+    def camera_paths(self) -> list[str]:
+        """USD path of each camera, environment-major."""
+        scene = self.describe_scene()
+        return [path for env in range(self.num_envs) for path in scene.paths(scene.cameras, env)]
+
+    @property
+    def simulation_time_ns(self) -> int:
+        """The latest simulation time of all environments [ns]."""
+        return int(self.env_time_ns.max())
+
+    @contextmanager
+    def consistent_read(self) -> Iterator[None]:
+        """Let several reads see one state: reconcile once, on the outermost entry."""
+        self.update_kinematics()
+        self._readers += 1
+        try:
+            yield
+        finally:
+            self._readers -= 1
+
+    def describe_scene(self) -> SceneDescription:
+        """Describe the model and its environments, once."""
+        return self._scene
+
+    @cached_property
+    def _scene(self) -> SceneDescription:
+        return describe_model(self.mj_model, self.num_envs)
+
+    @cached_property
+    def _point_ranges(self) -> dict[str, tuple[int, int]]:
+        return self.describe_scene().point_ranges()
