@@ -1,5 +1,6 @@
 """`mujoco_warp`: many environments on one device, borrowed from the caller's own `Data`."""
 
+from functools import cached_property
 from typing import Any
 
 import mujoco
@@ -9,6 +10,8 @@ import warp as wp
 from numpy.typing import NDArray
 
 from scene_data.backends.model_backend import ModelBackend
+from scene_data.backends.mujoco_geometry import DerivedGeometry
+from scene_data.backends.mujoco_warp_geometry import WarpGeometry
 from scene_data.formats import SceneDataFormat
 
 __all__ = ["MujocoWarpSceneDataBackend"]
@@ -59,6 +62,7 @@ class MujocoWarpSceneDataBackend(ModelBackend):
         self.geometry_timestamp = 0
         self._announces_writes = announces_writes
         self._replayed = False
+        self._derived_timestamp = -1
         self._written = True
         self._borrow_arrays()
 
@@ -98,14 +102,11 @@ class MujocoWarpSceneDataBackend(ModelBackend):
         """Publish what points follow from in the present state: flexes, skins, cables and tendons, in this order.
 
         Flex vertices are `Points` at index `env * nflexvert + vertex`, borrowed; skins are `SkinnedPoints`, cables
-        `CapsuleEndpoints`, and spatial tendons `Points`. What the last three follow from is launched once per timestamp,
-        and nothing before somebody asks.
+        `CapsuleEndpoints`, and spatial tendons `Points`. What the last three follow from is launched once per
+        timestamp, and nothing before somebody asks.
         """
         self.update_kinematics()
-        if self._derived_timestamp != self.geometry_timestamp or self.device.is_capturing:
-            self._refresh_derived()
-            # What is only recorded into a graph has not happened yet.
-            self._derived_timestamp = -1 if self.device.is_capturing else self.geometry_timestamp
+        self._derived.refresh(self.model, self.data, self.geometry_timestamp)
         flexes = [(self._points, self._point_ranges)] if self._points is not None else []
         return flexes + self._derived.batches
 
@@ -114,23 +115,8 @@ class MujocoWarpSceneDataBackend(ModelBackend):
         self.mark_transforms_written()
 
     @cached_property
-    def _derived(self) -> DerivedGeometry:
-        return DerivedGeometry(self.describe_scene(), self.device)
-
-    def _refresh_derived(self) -> None:
-        data = self.data
-        if self._derived.transforms is not None:
-            wp.launch(
-                pack_poses,
-                dim=data.xpos.shape,
-                inputs=[data.xpos, data.xquat],
-                outputs=[self._derived.transforms],
-                device=self.device,
-            )
-        if self._derived.tendons is not None:
-            with wp.ScopedDevice(self.device):
-                mjw.tendon(self.model, data)
-            self._derived.tendons.refresh(data.ten_wrapadr, data.ten_wrapnum, data.wrap_obj, data.wrap_xpos)
+    def _derived(self) -> WarpGeometry:
+        return WarpGeometry(self.describe_scene(), self.device)
 
     # Environments and time
 
@@ -192,19 +178,6 @@ class MujocoWarpSceneDataBackend(ModelBackend):
         if self.mj_model.nflexvert:
             self._points = SceneDataFormat.Points()
             self._points.points = data.flexvert_xpos.flatten()
-
-
-@wp.kernel(module="unique", enable_backward=False)
-def pack_poses(
-    positions: wp.array2d(dtype=wp.vec3f),
-    quaternions: wp.array2d(dtype=wp.quatf),
-    transforms: wp.array(dtype=wp.transformf),
-):
-    env, body = wp.tid()
-    # mujoco_warp keeps MuJoCo's order, the scalar first.
-    wxyz = quaternions[env, body]
-    rotation = wp.quatf(wxyz[1], wxyz[2], wxyz[3], wxyz[0])
-    transforms[env * positions.shape[1] + body] = wp.transformf(positions[env, body], rotation)
 
 
 def _check_arguments(mj_model: Any, model: Any, data: Any) -> None:

@@ -91,8 +91,7 @@ def test_counts_and_paths(rig, model):
 
 
 def test_flex_vertices_are_points(rig, model):
-    (points, ranges), *rest = rig.backend.get_geometry_batches()
-    assert not rest
+    points, ranges = rig.backend.get_geometry_batches()[0]
     assert points._cls is SceneDataFormat.Points
     assert points.points.dtype is wp.vec3f
     assert points.points.shape == (rig.num_envs * model.nflexvert,)

@@ -1,46 +1,37 @@
-"""RenderPipeline: what a simulation does so that its cameras show the present state.
+"""RenderPipeline: what a simulation does so that its cameras have frames.
 
-One turn: evaluate who is due, take a snapshot under the physics lock, and, with the lock released, wait for capacity,
-submit, finish and hand out the frames.
+A turn in order: under the physics lock, see who is due, take a snapshot, and enter the in-flight guard; then, with the
+lock released, wait for capacity, submit, finish, hand the frames out, and leave the guard.
 """
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from scene_data.camera import CameraCfg
-from scene_data.errors import SceneDataError, UnmetRequirementError
+from scene_data.errors import SceneDataError, UnknownNameError
 from scene_data.provider import SceneDataProvider
-from scene_data.registry import backends, renderers
 from scene_data.scene import SceneDescription
 
-from ..camera_sensor import DATA_TYPES, Camera, CameraData, FrameInfo, describe_camera
-from .backend import RenderBackend
-from .camera import CameraDescriptor
-from .capacity import (
-    FrameCapacityError,
-    compute_frame_byte_capacity,
-    compute_frame_slot_capacity,
-    compute_warm_slot_count,
-)
+from ..camera_sensor import DATA_TYPES, Camera, CameraData, FrameInfo
+from .admission import InFlightGuard
 from .core import RenderCore
+from .core_plan import CorePlan
 from .demand import RenderPlan
 from .frames import FrameLease
 from .layout import PlaneKind
+from .pacing import PACINGS
 from .snapshots import RenderSnapshot, SnapshotPool
 from .status import FrameStatus, FrameStatusCode
 
-__all__ = ["RenderPipeline", "RenderTurnError", "UnsupportedPlaneError"]
-
-_MODEL_GENERATION = 1
-_FRAME_GENERATION = 1
-
-HELD_FRAMES = 2
-"""Frames per plane that consumers can hold while the next one is rendered, unless a budget is given."""
+__all__ = ["RenderPipeline", "RenderTurnError", "Sensor", "StaleGenerationError"]
 
 StateVersion = tuple[int, ...]
+
+_OK = FrameStatus(FrameStatusCode.OK)
 
 
 class RenderTurnError(SceneDataError, RuntimeError):
@@ -55,44 +46,48 @@ class RenderTurnError(SceneDataError, RuntimeError):
         super().__init__(f"{what}: {status.code.name}. {status.message}".rstrip())
 
 
-class UnsupportedPlaneError(SceneDataError, ValueError):
-    """A camera that asks for a plane that its render backend does not make.
+class StaleGenerationError(SceneDataError, RuntimeError):
+    """A registration from before the model was reloaded or its cameras changed.
 
     Attributes:
-        camera: The camera's name.
-        plane: What it asks for.
-        able: Names of the render backends that make it.
+        name: What was registered.
     """
 
-    def __init__(self, render_backend: str, camera: str, plane: PlaneKind, able: Iterable[str]):
-        self.camera = camera
-        self.plane = plane
-        self.able = tuple(able)
-        makers = ", ".join(self.able) if self.able else "none that is installed"
-        super().__init__(
-            f"Camera {camera!r} asks for {plane.value!r}, which render backend {render_backend!r} does not make. "
-            f"Render backends that do: {makers}."
-        )
-
-
-@dataclass(frozen=True)
-class _Turn:
-    plans: tuple[RenderPlan, ...]
-    snapshot: RenderSnapshot
-    simulation_time_ns: int
-    env_time_ns: np.ndarray | None
-    version: StateVersion
+    def __init__(self, name: str):
+        self.name = name
+        super().__init__(f"{name!r} was registered with an earlier generation of cameras; register it anew.")
 
 
 @dataclass
-class _Sensor:
-    """A camera's own consumer, and what it delivered last."""
+class Sensor:
+    """A camera's own consumer, and what it delivered last.
+
+    Attributes:
+        camera: The camera.
+        consumer: Its one-shot consumer.
+        data: What it delivered last.
+        version: The state that `data` shows.
+        turn: The turn that made it, counted from 1.
+        was_read: Whether somebody has read `data`.
+    """
 
     camera: Camera
     consumer: int
     data: CameraData | None = None
     version: StateVersion | None = None
+    turn: int = 0
     was_read: bool = False
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A turn between its snapshot and its end."""
+
+    plans: tuple[RenderPlan, ...]
+    snapshot: RenderSnapshot
+    simulation_time_ns: int
+    env_time_ns: np.ndarray | None
+    version: StateVersion
 
 
 class RenderPipeline:
@@ -104,13 +99,20 @@ class RenderPipeline:
         provider: Reads the engine.
         cameras: What the user asked for.
         render_backend: Name of the render backend.
+        render_mode: `"synchronous"`, `"pipelined"` or `"free_running"`.
         device: Warp device of the frames.
         physics_lock: Covers every step of the engine; held here only while a snapshot is taken.
         clock: Simulation time [ns] of the present state.
         max_frame_bytes: Budget of the frame store; None is what `HELD_FRAMES` needs.
 
+    Attributes:
+        core: The render core.
+        cameras: The cameras by name.
+        dropped_turns: Turns that found the core busy, in the free-running mode.
+        dropped_snapshots: Turns that found both snapshot slots in use.
+
     Raises:
-        UnknownNameError: A camera, data type or render backend has a name that is not known.
+        UnknownNameError: A camera, data type, render mode or render backend has a name that is not known.
         ValueError: A camera asks for what the render backend does not make, or the budget does not fit.
         RenderTurnError: The render backend could not be set up.
     """
@@ -121,114 +123,245 @@ class RenderPipeline:
         cameras: Sequence[CameraCfg],
         *,
         render_backend: str,
+        render_mode: str,
         device: str,
-        physics_lock: threading.RLock,  # pyright: ignore[reportGeneralTypeIssues]
+        physics_lock: Any,
         clock: Callable[[], int],
         max_frame_bytes: int | None = None,
     ):
+        if render_mode not in PACINGS:
+            raise UnknownNameError("render mode", render_mode, PACINGS)
         self.provider = provider
+        self.dropped_turns = 0
+        self.dropped_snapshots = 0
+        self.pool = SnapshotPool()
+        self._pacing = PACINGS[render_mode]()
+        self._device = device
         self._physics_lock = physics_lock
         self._clock = clock
+        self._render_backend = render_backend
+        self._max_frame_bytes = max_frame_bytes
+        self._guard = InFlightGuard()
         self._turn_lock = threading.Lock()
-        self._next_capture = 1
-        scene = provider.backend.describe_scene()
-        backend = renderers.get(render_backend)()
-        descriptors = _describe_cameras(cameras, scene)
-        _check_backend(render_backend, backend, scene, descriptors)
-        self.pool = SnapshotPool()
-        self.pool.activate(provider, _MODEL_GENERATION)
-        self.core = _create_core(backend, descriptors, scene, device, max_frame_bytes)
-        self._sensors = {
-            descriptor.id: _Sensor(
-                Camera(cfg, descriptor, self._read),
-                self.core.register_one_shot_consumer(cfg.name, descriptor.id),
-            )
-            for cfg, descriptor in zip(cameras, descriptors, strict=True)
-        }
-        self.cameras: Mapping[str, Camera] = {sensor.camera.name: sensor.camera for sensor in self._sensors.values()}
+        self._in_flight: Turn | None = None
+        self._turn_count = 0
+        self._first_capture = 1
+        self._model_generation = 0
+        self._sensors: dict[int, Sensor] = {}
+        self.cameras: Mapping[str, Camera] = {}
+        plan = self.plan(provider.backend.describe_scene(), cameras)
+        self.core: RenderCore = plan.create_core(device)
+        try:
+            self._start_generation(plan)
+        except BaseException:
+            self.core.shutdown()
+            raise
 
-    def run_due_turn(self) -> FrameStatus:
-        """Render for every consumer that is due; OK where nobody is."""
+    # -- what a simulation calls
+
+    def plan(self, scene: SceneDescription, cameras: Sequence[CameraCfg]) -> CorePlan:
+        """What a core for these cameras has to be; raises what does not fit, and touches nothing."""
+        return CorePlan.of(scene, cameras, self._render_backend, self._max_frame_bytes)
+
+    def after_step(self) -> FrameStatus:
+        """Render for whom it is time, as the render mode has it."""
         with self._turn_lock:
-            turn = self._begin_turn(self._sensors)
-            return turn if isinstance(turn, FrameStatus) else self._complete_turn(turn)
+            return self._pacing.after_step(self)
+
+    def reload(self, plan: CorePlan, swap_engine: Callable[[], None]) -> None:
+        """Go on with another model, whose plan is made.
+
+        Turns that are under way end first. Leases and tensors of the model before stay valid.
+
+        Args:
+            plan: From `plan`, for the new scene.
+            swap_engine: Puts the new engine behind the provider; called under the physics lock.
+
+        Raises:
+            RenderTurnError: The render backend could not be set up for the new model.
+        """
+        with self._guard.closed():
+            self.core.stop_accepting_snapshots()
+            self.core.request_cancel_render_turn()
+            self.core.finish_or_cancel_render_turn()
+            self._guard.wait_empty()
+            with self._turn_lock:
+                self._abandon_turn()
+                with self._physics_lock:
+                    swap_engine()
+                if not plan.fits(self.core):
+                    self._replace_core(plan)
+                self._start_generation(plan)
+            self.core.start_accepting_snapshots()
 
     def close(self) -> None:
         """Drop the consumers, end the render thread, free the snapshots. Leases that others hold stay valid."""
-        with self._turn_lock:
-            for sensor in self._sensors.values():
-                self.core.unregister_consumer(sensor.consumer)
-                sensor.data = None
+        self._guard.close()
+        for sensor in self._sensors.values():
+            self.core.unregister_consumer(sensor.consumer)
+        self.core.request_cancel_render_turn()
         self.core.shutdown()
+        with self._turn_lock:
+            self._abandon_turn()
+            for sensor in self._sensors.values():
+                sensor.data = None
+        self._guard.wait_empty()
         self.pool.deactivate()
 
+    # -- the steps of a turn, called by the render modes
+
+    @property
+    def has_turn_in_flight(self) -> bool:
+        """Whether a turn was started and not finished."""
+        return self._in_flight is not None
+
+    def request_all(self) -> None:
+        """Make every camera's own consumer due."""
+        for sensor in self._sensors.values():
+            self.core.request_one_shot(sensor.consumer)
+
+    def begin_turn(self, camera_ids: Iterable[int] | None = None) -> Turn | FrameStatus:
+        """Who is due at these cameras, or at all, and a snapshot of the present state for them.
+
+        Returns:
+            The turn, with the in-flight guard entered; or why there is none: OK where nobody is due,
+            SNAPSHOT_POOL_EXHAUSTED, or STOPPED during a reload.
+        """
+        with self._physics_lock, self.provider.consistent_read():
+            now = self._clock()
+            ids = self._sensors if camera_ids is None else camera_ids
+            plans = tuple(plan for plan in (self.core.evaluate_demand(now, id) for id in ids) if plan.consumers)
+            if not plans:
+                return _OK
+            result = self.pool.acquire(self.provider, self._model_generation, now)
+            if result.snapshot is None:
+                self.dropped_snapshots += result.code is FrameStatusCode.SNAPSHOT_POOL_EXHAUSTED
+                return FrameStatus(result.code, message="No snapshot could be taken.")
+            if not self._guard.enter():
+                result.snapshot.release()
+                return FrameStatus(FrameStatusCode.STOPPED, message="The model is being reloaded.")
+            return Turn(plans, result.snapshot, now, self.provider.env_time_ns, self._state_version())
+
+    def begin_turn_where_moved(self, wanted: Sensor) -> Turn | FrameStatus:
+        """A turn for a camera whose state has moved since its frame, and for all others that were read since theirs."""
+        with self._physics_lock, self.provider.consistent_read():
+            version = self._state_version()
+            if wanted.data is not None and wanted.version == version:
+                return _OK
+            due = []
+            for camera_id, sensor in self._sensors.items():
+                if sensor is wanted or (sensor.was_read and sensor.version != version):
+                    self.core.request_one_shot(sensor.consumer)
+                    sensor.data, sensor.was_read = None, False
+                    due.append(camera_id)
+            return self.begin_turn(due)
+
+    def start_turn(self, turn: Turn | FrameStatus) -> FrameStatus:
+        """Wait for capacity, where the policy has it, and submit."""
+        if isinstance(turn, FrameStatus):
+            return turn
+        status = self.core.wait_for_frame_capacity(turn.plans)
+        if status.ok:
+            status = self.core.submit_snapshot(turn.snapshot, turn.plans)
+        if status.ok:
+            self._in_flight = turn
+            self._turn_count += 1
+        else:
+            turn.snapshot.release()
+            self._guard.leave()
+        return status
+
+    def finish_turn(self, timeout: float | None = None) -> FrameStatus:
+        """Wait for the turn in flight and hand its frames out; BUSY when `timeout` [s] was not enough."""
+        turn = self._in_flight
+        if turn is None:
+            return _OK
+        status = self.core.finish_or_cancel_render_turn(timeout)
+        if status.code is FrameStatusCode.BUSY:
+            return status
+        first_capture = self._first_capture
+        self._first_capture = max(first_capture, self.core.frames.last_capture_id + 1)
+        try:
+            for plan in turn.plans:
+                self._deliver(plan, turn, first_capture)
+        finally:
+            self._abandon_turn()
+        return status
+
+    def run_turn(self, turn: Turn | FrameStatus) -> FrameStatus:
+        """Start a turn and finish it."""
+        if isinstance(turn, FrameStatus):
+            return turn
+        status = self.start_turn(turn)
+        return self.finish_turn() if status.ok else status
+
+    # -- inside
+
+    def _start_generation(self, plan: CorePlan) -> None:
+        """Put a plan in force: snapshots, frames, cameras."""
+        generation = self._model_generation + 1
+        for sensor in self._sensors.values():
+            self.core.unregister_consumer(sensor.consumer)
+        self._sensors, self.cameras = {}, {}
+        self.pool.activate(self.provider, generation)
+        status = plan.configure(self.core, generation, generation)
+        if status.code is FrameStatusCode.GENERATION_CAPACITY_EXHAUSTED:
+            # Readers hold too much of the generation before; its frames live on with the core that made them.
+            self._replace_core(plan)
+            status = plan.configure(self.core, generation, generation)
+        if not status.ok:
+            raise RenderTurnError("The render core could not be set up", status)
+        self._model_generation = generation
+        for cfg, descriptor in zip(plan.cameras, plan.descriptors, strict=True):
+            consumer = self.core.register_one_shot_consumer(cfg.name, descriptor.id)
+            self._sensors[descriptor.id] = Sensor(Camera(cfg, descriptor, self._read, self._lag), consumer)
+        self.cameras = {sensor.camera.name: sensor.camera for sensor in self._sensors.values()}
+
+    def _replace_core(self, plan: CorePlan) -> None:
+        retired, self.core = self.core, plan.create_core(self._device)
+        self.core.set_backpressure_policy(retired.backpressure_policy)
+        retired.shutdown()
+        self._sensors = {}
+        self._first_capture = 1
+
     def _read(self, camera: Camera) -> CameraData:
-        sensor = self._sensors[camera.descriptor.id]
         with self._turn_lock:
-            with self._physics_lock, self.provider.consistent_read():
-                version = self._state_version()
-                if sensor.data is not None and sensor.version == version:
-                    sensor.was_read = True
-                    return sensor.data
-                due = self._request_frames(sensor, version)
-                turn = self._begin_turn(due)
-            status = turn if isinstance(turn, FrameStatus) else self._complete_turn(turn)
+            sensor = self._sensor_of(camera)
+            status = self._pacing.before_read(self, sensor)
             if sensor.data is None:
                 raise RenderTurnError(f"Camera {camera.name!r} has no frame", self._with_holders(status))
             sensor.was_read = True
             return sensor.data
 
-    def _request_frames(self, wanted: _Sensor, version: StateVersion) -> list[int]:
-        """Ask for a frame of this camera, and of those that were read since their last one: one turn for all."""
-        due = []
-        for camera_id, sensor in self._sensors.items():
-            if sensor is wanted or (sensor.was_read and sensor.version != version):
-                self.core.request_one_shot(sensor.consumer)
-                sensor.data, sensor.was_read = None, False
-                due.append(camera_id)
-        return due
+    def _lag(self, camera: Camera) -> int:
+        with self._turn_lock:
+            sensor = self._sensor_of(camera)
+            return self._turn_count - sensor.turn if sensor.data is not None else 0
 
-    def _begin_turn(self, camera_ids: Iterable[int]) -> _Turn | FrameStatus:
-        """Who is due, and a snapshot of the present state for them."""
-        with self._physics_lock, self.provider.consistent_read():
-            now = self._clock()
-            plans = [self.core.evaluate_demand(now, camera_id) for camera_id in camera_ids]
-            plans = tuple(plan for plan in plans if plan.consumers)
-            if not plans:
-                return FrameStatus(FrameStatusCode.OK)
-            result = self.pool.acquire(self.provider, _MODEL_GENERATION, now)
-            if result.snapshot is None:
-                return FrameStatus(result.code, message="Both snapshot slots are in use.")
-            env_time_ns = self.provider.env_time_ns
-            return _Turn(plans, result.snapshot, now, env_time_ns, self._state_version())
+    def _sensor_of(self, camera: Camera) -> Sensor:
+        sensor = self._sensors.get(camera.descriptor.id)
+        if sensor is None or sensor.camera is not camera:
+            raise StaleGenerationError(camera.name)
+        return sensor
 
-    def _complete_turn(self, turn: _Turn) -> FrameStatus:
-        """Render and hand out, without the physics lock."""
-        first_capture = self._next_capture
-        status = self.core.wait_for_frame_capacity(turn.plans)
-        if status.ok:
-            status = self.core.submit_snapshot(turn.snapshot, turn.plans)
-        if not status.ok:
-            turn.snapshot.release()
-            return status
-        status = self.core.finish_or_cancel_render_turn()
-        self._next_capture = max(first_capture, self.core.last_turn_capture_id + 1)
-        for plan in turn.plans:
-            self._deliver(plan, turn, first_capture)
-        return status
+    def _abandon_turn(self) -> None:
+        if self._in_flight is not None:
+            self._in_flight = None
+            self._guard.leave()
 
-    def _deliver(self, plan: RenderPlan, turn: _Turn, first_capture: int) -> None:
+    def _deliver(self, plan: RenderPlan, turn: Turn, first_capture: int) -> None:
         sensor = self._sensors[plan.camera_id]
         if sensor.consumer not in plan.consumers:
             return
         leases = self._leases_of_turn(plan, first_capture)
+        # A frame that could not be made leaves nothing in its place: an older one must not pass for it.
+        sensor.data = None
         if leases is None:
             return
-        cfg = sensor.camera.cfg
-        by_type = {data_type: leases[DATA_TYPES[data_type]] for data_type in cfg.data_types}
+        by_type = {data_type: leases[DATA_TYPES[data_type]] for data_type in sensor.camera.cfg.data_types}
         capture_id = next(iter(leases.values())).stamp.capture_id
         sensor.data = CameraData(by_type, FrameInfo(turn.simulation_time_ns, turn.env_time_ns, capture_id))
-        sensor.version = turn.version
+        sensor.version, sensor.turn = turn.version, self._turn_count
         self.core.mark_delivered(plan, sensor.consumer)
 
     def _leases_of_turn(self, plan: RenderPlan, first_capture: int) -> dict[PlaneKind, FrameLease] | None:
@@ -244,15 +377,11 @@ class RenderPipeline:
         if status.code is not FrameStatusCode.FRAME_SLOTS_EXHAUSTED:
             return status
         frames = self.core.frames
-        budget = f"The budget is {frames.max_slots} frames and {frames.max_bytes:,} bytes"
         names = {camera_id: sensor.camera.name for camera_id, sensor in self._sensors.items()}
-        held = [
-            f"{count} of {names.get(camera, camera)}/{plane.value}" for camera, plane, count in frames.held_frames()
-        ]
-        message = (
-            f"{status.message} {budget}; held are {', '.join(held) or 'none'}. Release tensors or raise the budget."
-        )
-        return replace(status, message=message)
+        held = [f"{count} of {names[camera]}/{plane.value}" for camera, plane, count in frames.held_frames()]
+        budget = f"The budget is {frames.max_slots} frames and {frames.max_bytes:,} bytes"
+        holders = f"held are {', '.join(held) or 'none'}"
+        return replace(status, message=f"{status.message} {budget}; {holders}. Drop tensors, or raise the budget.")
 
     def _state_version(self) -> StateVersion:
         backend = self.provider.backend
@@ -263,49 +392,3 @@ class RenderPipeline:
             backend.lights_timestamp,
             backend.geometry_timestamp,
         )
-
-
-def _describe_cameras(cameras: Sequence[CameraCfg], scene: SceneDescription) -> tuple[CameraDescriptor, ...]:
-    names = [cfg.name for cfg in cameras]
-    if repeated := {name for name in names if names.count(name) > 1}:
-        raise ValueError(f"camera names must be unique, but {sorted(repeated)} is given more than once")
-    return tuple(describe_camera(cfg, index, scene) for index, cfg in enumerate(cameras, start=1))
-
-
-def _check_backend(
-    name: str, backend: RenderBackend, scene: SceneDescription, cameras: Sequence[CameraDescriptor]
-) -> None:
-    """Refuse what the render backend needs and the engine lacks, and planes that it does not make."""
-    for need in getattr(backend, "requires", ()):
-        if scene.native(need) is None:
-            raise UnmetRequirementError(f"render backend {name!r}", need, _backends_providing(need))
-    for camera in cameras:
-        for plane in camera.planes:
-            if plane not in backend.supported_planes:
-                able = [other for other in renderers.names() if plane in renderers.get(other)().supported_planes]
-                raise UnsupportedPlaneError(name, camera.name, plane, able)
-
-
-def _backends_providing(need: str) -> list[str]:
-    return [name for name in backends.names() if need in getattr(backends.get(name), "provides", ())]
-
-
-def _create_core(
-    backend: RenderBackend,
-    cameras: tuple[CameraDescriptor, ...],
-    scene: SceneDescription,
-    device: str,
-    max_frame_bytes: int | None,
-) -> RenderCore:
-    histories = [(camera.id, HELD_FRAMES) for camera in cameras]
-    slots = compute_frame_slot_capacity(cameras, histories)
-    needed = compute_frame_byte_capacity(cameras, histories)
-    if max_frame_bytes is not None and max_frame_bytes < (least := compute_frame_byte_capacity(cameras)):
-        raise FrameCapacityError(f"max_frame_bytes is {max_frame_bytes:,}, but one frame of each plane takes {least:,}")
-    core = RenderCore(backend, max_slots=slots, max_bytes=max_frame_bytes or needed, device=device)
-    warm = compute_warm_slot_count(cameras)
-    status = core.reconfigure(_MODEL_GENERATION, _FRAME_GENERATION, cameras, scene=scene, warm_slots=warm)
-    if not status.ok:
-        core.shutdown()
-        raise RenderTurnError("The render core could not be set up", status)
-    return core

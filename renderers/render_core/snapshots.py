@@ -1,6 +1,7 @@
 """Snapshots: copies of the scene's state, the only way from the physics thread to the render thread."""
 
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -129,14 +130,17 @@ class SnapshotPool:
         self._generation: int | None = None
         self._slots: tuple[_Slot, ...] = ()
 
-    def activate(self, provider: "SceneDataProvider", generation: int) -> None:
+    def activate(
+        self, provider: "SceneDataProvider", generation: int, point_paths: Collection[str] | None = None
+    ) -> None:
         """Allocate the slots for a scene of this size and accept this generation from now on.
 
         Args:
             provider: Where snapshots will be taken from.
             generation: Model generation.
+            point_paths: Paths of the points that somebody draws; the others are not copied. None is all of them.
         """
-        slots = tuple(_Slot(provider) for _ in range(_SLOT_COUNT))
+        slots = tuple(_Slot(provider, point_paths) for _ in range(_SLOT_COUNT))
         with self._lock:
             self._generation, self._slots = generation, slots
 
@@ -173,14 +177,14 @@ class SnapshotPool:
 class _Slot:
     """Memory for one state."""
 
-    def __init__(self, provider: "SceneDataProvider"):
+    def __init__(self, provider: "SceneDataProvider", point_paths: Collection[str] | None):
         self.leased = False
         backend = provider.backend
         with provider.consistent_read():
             self.device: wp.Device = wp.get_device(provider.device)
             self.num_envs: int = provider.num_envs
             cameras, lights = backend.get_camera_poses(), backend.get_light_poses()
-            self._offsets, point_count = _point_offsets(backend.get_geometry_batches())
+            self._offsets, point_count = _point_offsets(backend.get_geometry_batches(), point_paths)
         self.transforms: Any = self._allocate(SceneDataFormat.Vec3_Matrix33, provider.transform_count)
         self.cameras: Any = self._allocate(SceneDataFormat.Vec3_Matrix33, _length(cameras))
         self.lights: Any = self._allocate(SceneDataFormat.Vec3_Direction, _length(lights))
@@ -227,11 +231,15 @@ def _length(struct: Any) -> int:
     return 0 if struct is None else struct.positions.shape[0]
 
 
-def _point_offsets(batches: list[tuple[Any, dict[str, tuple[int, int]]]]) -> tuple[dict[str, int], int]:
-    """Where each path's points go when all batches lie one after the other, and how many there are."""
+def _point_offsets(
+    batches: list[tuple[Any, dict[str, tuple[int, int]]]], paths: Collection[str] | None
+) -> tuple[dict[str, int], int]:
+    """Where the points of each of these paths go when batches lie one after the other, and how many there are."""
     offsets: dict[str, int] = {}
     total = 0
-    for _, ranges in batches:
-        offsets.update({path: total + offset for path, (offset, _) in ranges.items()})
-        total += max((offset + count for offset, count in ranges.values()), default=0)
+    for _, published in batches:
+        ranges = {path: bounds for path, bounds in published.items() if paths is None or path in paths}
+        first = min((offset for offset, _ in ranges.values()), default=0)
+        offsets.update({path: total + offset - first for path, (offset, _) in ranges.items()})
+        total += max((offset + count for offset, count in ranges.values()), default=0) - first
     return offsets, total
