@@ -10,7 +10,6 @@ import warp as wp
 from numpy.typing import NDArray
 
 from scene_data.backends.model_backend import ModelBackend
-from scene_data.backends.mujoco_geometry import DerivedGeometry
 from scene_data.backends.mujoco_warp_geometry import WarpGeometry
 from scene_data.formats import SceneDataFormat
 
