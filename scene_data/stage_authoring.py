@@ -13,10 +13,11 @@ from pxr import Gf, Kind, Sdf, Usd, UsdGeom
 
 from scene_data.scene import LightDescription, SceneDescription, ShapeDescription
 from scene_data.stage_cameras import define_camera
+from scene_data.stage_deformables import deformables
 from scene_data.stage_lights import define_ambient_light, define_light
 from scene_data.stage_materials import MaterialLibrary, TextureFiles
 from scene_data.stage_poses import aiming_matrices, env_offsets, pose_matrix, rest_matrices
-from scene_data.stage_shapes import define_flex, define_mesh, define_shape, define_skin, define_surface
+from scene_data.stage_shapes import define_mesh, define_shape, define_surface
 from scene_data.tessellation import tessellate_height_field
 from scene_data.usd_paths import join_path, unique_identifiers
 
@@ -99,10 +100,11 @@ class _Author:
             self._write_body(index, shapes[index], meshes, fields)
         self._write_cameras()
         self._write_lights()
-        for flex in self._scene.flexes:
-            define_flex(self._stage, join_path(self._env, flex.path_name), flex, self._materials)
-        for skin in self._scene.skins:
-            define_skin(self._stage, join_path(self._env, skin.path_name), skin, self._materials)
+        for deformable in deformables(self._scene):
+            path = join_path(self._env, deformable.path_name)
+            if "/" in deformable.path_name:
+                UsdGeom.Scope.Define(self._stage, path.rpartition("/")[0])
+            deformable.define(self._stage, path, self._materials)
 
     def _write_assets(self) -> tuple[list[str], list[str]]:
         scene = self._scene
@@ -203,7 +205,7 @@ def _write_env(layer: Sdf.Layer, scene: SceneDescription, path: str) -> None:
     types = Sdf.ValueTypeNames
     for part in (*scene.bodies, *driven, *driven_too):
         _declare(layer, join_path(path, part.path_name), MATRIX_OP, types.Matrix4d)
-    for deformable in (*scene.flexes, *scene.skins):
+    for deformable in deformables(scene):
         _declare(layer, join_path(path, deformable.path_name), "points", types.Point3fArray)
         _declare(layer, join_path(path, deformable.path_name), "extent", types.Float3Array)
 

@@ -5,16 +5,17 @@ from collections.abc import Sequence
 
 import numpy as np
 import warp as wp
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from pxr import Sdf, Vt
 
 from scene_data.formats import SceneDataFormat
 from scene_data.provider import SceneDataProvider
-from scene_data.scene import FlexDescription, Placed, SceneDescription, SkinDescription
+from scene_data.scene import Placed, SceneDescription
 from scene_data.stage_authoring import MATRIX_OP, driven_cameras, driven_lights
+from scene_data.stage_deformables import deformables
 from scene_data.stage_poses import aiming_matrices, pose_matrix, rest_matrices
 from scene_data.stage_samples import AttributeRows, encode_boxes, encode_matrices
-from scene_data.stage_shapes import curve_order
+from scene_data.usd_paths import join_path
 
 __all__ = ["BodyMotion", "CameraMotion", "DeformableMotion", "LightMotion", "Motion"]
 
@@ -126,36 +127,34 @@ class LightMotion(_PartMotion):
 
 
 class DeformableMotion(Motion):
-    """The points of all flexes and skins that the provider publishes.
+    """The points of all flexes, skins and tendons that the provider publishes, and their extents.
 
-    Their extents follow. Read in one piece, so that a device is asked once.
+    Read in one piece, so that a device is asked once.
     """
 
     def __init__(self, layer: Sdf.Layer, scene: SceneDescription, provider: SceneDataProvider):
         published = {path: len(view) for path, view in provider.get_geometry_points().items()}
-        self._offsets: dict[str, int] = {}
-        order: list[NDArray[np.intp]] = []
-        rest: list[NDArray[np.float32]] = []
-        margins: list[float] = []
-        total = 0
-        for env in range(scene.num_envs):
-            deformables = (*scene.flexes, *scene.skins)
-            for path, deformable in zip(scene.paths(deformables, env), deformables, strict=True):
-                if path in published:
-                    points = _rest_points(deformable)
-                    kept = _point_order(deformable)
-                    self._offsets[path] = total
-                    order.append(total + kept)
-                    rest.append(points[kept])
-                    margins.append(_margin(deformable))
-                    total += published[path]
-        self._order = np.concatenate(order) if order else np.empty(0, np.intp)
-        self._counts = np.array([len(points) for points in rest], np.intp)
+        parts = list(deformables(scene))
+        moving = [
+            (path, part)
+            for env in range(scene.num_envs)
+            for part in parts
+            if (path := join_path(scene.env_path(env), part.path_name)) in published
+        ]
+        for path, part in moving:
+            if published[path] != len(part.points):
+                raise ValueError(f"{path} has {len(part.points)} points, but {published[path]} are published")
+        sizes = np.array([len(part.points) for _, part in moving], np.intp)
+        starts = np.cumsum(sizes) - sizes
+        self._offsets = {path: int(start) for (path, _), start in zip(moving, starts, strict=True)}
+        self._buffer = wp.zeros(int(sizes.sum()), dtype=wp.vec3f, device=provider.device) if moving else None
+        # From here on, points are those that the prims show.
+        self._order = _joined([start + part.order for (_, part), start in zip(moving, starts, strict=True)], np.intp)
+        self._points = _joined([part.points[part.order] for _, part in moving], np.float32).reshape(-1, 3)
+        self._counts = np.array([len(part.order) for _, part in moving], np.intp)
         self._starts = np.cumsum(self._counts) - self._counts
-        self._margins = np.array(margins, np.float32)[:, None]
-        self._buffer = wp.zeros(total, dtype=wp.vec3f, device=provider.device) if total else None
-        self._points = np.concatenate(rest) if rest else np.empty((0, 3), np.float32)
-        points, extents = ([Sdf.Path(f"{path}.{name}") for path in self._offsets] for name in ("points", "extent"))
+        self._margins = np.array([part.margin for _, part in moving], np.float32)[:, None]
+        points, extents = ([Sdf.Path(f"{path}.{name}") for path, _ in moving] for name in ("points", "extent"))
         self._point_rows = AttributeRows(layer, points, self._points, self._encode_points, self._counts)
         self._extent_rows = AttributeRows(layer, extents, self._extents(), encode_boxes)
 
@@ -190,17 +189,5 @@ def _part_rows(num_envs: int, count: int, chosen: Sequence[int]) -> NDArray[np.i
     return (np.arange(num_envs)[:, None] * count + np.array(chosen, np.intp)).reshape(-1)
 
 
-def _margin(deformable: FlexDescription | SkinDescription) -> float:
-    """How far the prim reaches beyond its points."""
-    return deformable.radius if isinstance(deformable, FlexDescription) and deformable.dim == 1 else 0.0
-
-
-def _rest_points(deformable: FlexDescription | SkinDescription) -> NDArray[np.float32]:
-    return deformable.rest_vertices if isinstance(deformable, FlexDescription) else deformable.vertices
-
-
-def _point_order(deformable: FlexDescription | SkinDescription) -> NDArray[np.intp]:
-    """Which of the published points the prim shows, in its order."""
-    if isinstance(deformable, FlexDescription) and deformable.dim == 1:
-        return curve_order(deformable.elements)[0].astype(np.intp)
-    return np.arange(len(_rest_points(deformable)))
+def _joined(arrays: list[NDArray], dtype: DTypeLike) -> NDArray:
+    return np.concatenate(arrays) if arrays else np.empty(0, dtype)

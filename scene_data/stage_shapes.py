@@ -1,4 +1,4 @@
-"""Shapes and deformables of a USD stage."""
+"""Shapes of a USD stage: primitives, meshes and height fields."""
 
 from collections.abc import Sequence
 
@@ -6,32 +6,41 @@ import numpy as np
 from numpy.typing import NDArray
 from pxr import Gf, Sdf, Usd, UsdGeom, Vt
 
-from scene_data.scene_assets import FlexDescription, MeshDescription, SkinDescription
+from scene_data.scene_assets import MeshDescription
 from scene_data.scene_parts import ShapeDescription, ShapeType
 from scene_data.stage_materials import MaterialLibrary
 from scene_data.stage_poses import pose_matrix
 from scene_data.tessellation import Surface, planar_texcoords, tessellate
 
-__all__ = ["curve_order", "define_flex", "define_mesh", "define_shape", "define_skin", "define_surface"]
+__all__ = [
+    "define_mesh",
+    "define_shape",
+    "define_surface",
+    "define_triangles",
+    "set_look",
+    "set_points",
+    "set_texcoords",
+    "upright_texcoords",
+]
 
 _DRAWN_GROUPS = (0, 1, 2)
 
 
 def define_mesh(stage: Usd.Stage, path: str, mesh: MeshDescription) -> UsdGeom.Mesh:
     """Write the geometry of a mesh, for shapes to refer to."""
-    defined = _define_triangles(stage, path, mesh.vertices, mesh.faces)
+    defined = define_triangles(stage, path, mesh.vertices, mesh.faces)
     if np.array_equal(mesh.face_normals, mesh.faces):
         _set_normals(defined, mesh.normals, UsdGeom.Tokens.vertex)
     else:
         _set_normals(defined, mesh.normals[mesh.face_normals].reshape(-1, 3), UsdGeom.Tokens.faceVarying)
     if mesh.texcoords is not None and mesh.face_texcoords is not None:
-        _set_texcoords(defined, _upright(mesh.texcoords), mesh.face_texcoords)
+        set_texcoords(defined, upright_texcoords(mesh.texcoords), mesh.face_texcoords)
     return defined
 
 
 def define_surface(stage: Usd.Stage, path: str, surface: Surface) -> UsdGeom.Mesh:
     """Write the geometry of a tessellated primitive or height field."""
-    defined = _define_triangles(stage, path, surface.points, surface.faces)
+    defined = define_triangles(stage, path, surface.points, surface.faces)
     _set_normals(defined, surface.normals, UsdGeom.Tokens.vertex)
     return defined
 
@@ -71,71 +80,24 @@ def define_shape(
     if shape.type is ShapeType.PLANE:
         UsdGeom.Gprim(prim).CreateDoubleSidedAttr(True)
     materials.bind(prim, shape.material, shape.rgba)
-    _set_look(prim, shape.group, shape.rgba)
+    set_look(prim, shape.group, shape.rgba)
     return prim
 
 
-def define_flex(stage: Usd.Stage, path: str, flex: FlexDescription, materials: MaterialLibrary) -> Usd.Prim:
-    """Write a deformable at rest: a cable as curves, a cloth as its faces, a solid as its surface.
-
-    The whole of it has the material of its first element.
-    """
-    if flex.dim == 1:
-        order, counts = curve_order(flex.elements)
-        curves = UsdGeom.BasisCurves.Define(stage, path)
-        curves.CreateTypeAttr(UsdGeom.Tokens.linear)
-        curves.CreateCurveVertexCountsAttr(Vt.IntArray.FromNumpy(counts))
-        curves.CreateWidthsAttr(Vt.FloatArray([2.0 * flex.radius]))
-        curves.SetWidthsInterpolation(UsdGeom.Tokens.constant)
-        prim = curves.GetPrim()
-        _set_points(curves, flex.rest_vertices[order])
-    else:
-        mesh = _define_triangles(stage, path, flex.rest_vertices, flex.elements if flex.dim == 2 else flex.shell)
-        mesh.CreateDoubleSidedAttr(flex.dim == 2)
-        if flex.dim == 2 and flex.texcoords is not None and flex.element_texcoords is not None:
-            _set_texcoords(mesh, _upright(flex.texcoords), flex.element_texcoords)
-        prim = mesh.GetPrim()
-    material = int(flex.element_materials[0]) if len(flex.element_materials) else -1
-    materials.bind(prim, None if material < 0 else material, flex.rgba)
-    _set_look(prim, flex.group, flex.rgba)
-    return prim
-
-
-def define_skin(stage: Usd.Stage, path: str, skin: SkinDescription, materials: MaterialLibrary) -> Usd.Prim:
-    """Write a skin in its bind pose."""
-    mesh = _define_triangles(stage, path, skin.vertices, skin.faces)
-    mesh.CreateDoubleSidedAttr(True)
-    if skin.texcoords is not None:
-        _set_texcoords(mesh, _upright(skin.texcoords), skin.faces)
-    materials.bind(mesh.GetPrim(), skin.material, skin.rgba)
-    _set_look(mesh.GetPrim(), skin.group, skin.rgba)
-    return mesh.GetPrim()
-
-
-def curve_order(elements: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Join segments `(E, 2)` that follow each other.
-
-    Returns:
-        The vertices along all curves, one curve after the other, and the number of vertices of each curve.
-    """
-    starts = np.flatnonzero(np.append(True, elements[1:, 0] != elements[:-1, 1]))
-    lengths = np.diff(np.append(starts, len(elements))) + 1
-    order = [np.append(run[:, 0], run[-1, 1]) for run in np.split(elements, starts[1:])]
-    return np.concatenate(order).astype(np.int32), lengths.astype(np.int32)
-
-
-def _define_triangles(
+def define_triangles(
     stage: Usd.Stage, path: str, points: NDArray[np.float32], faces: NDArray[np.int32]
 ) -> UsdGeom.Mesh:
+    """Write triangles `(F, 3)` over points `(V, 3)`, as they are: not subdivided."""
     mesh = UsdGeom.Mesh.Define(stage, path)
     mesh.CreateSubdivisionSchemeAttr(UsdGeom.Tokens.none)
     mesh.CreateFaceVertexCountsAttr(Vt.IntArray(len(faces), 3))
     mesh.CreateFaceVertexIndicesAttr(Vt.IntArray.FromNumpy(faces.reshape(-1)))
-    _set_points(mesh, points)
+    set_points(mesh, points)
     return mesh
 
 
-def _set_points(prim: UsdGeom.PointBased, points: NDArray[np.float32]) -> None:
+def set_points(prim: UsdGeom.PointBased, points: NDArray[np.float32]) -> None:
+    """Write points `(V, 3)`, and the extent that follows from them."""
     prim.CreatePointsAttr(Vt.Vec3fArray.FromNumpy(points))
     prim.CreateExtentAttr(UsdGeom.Boundable.ComputeExtentFromPlugins(prim, Usd.TimeCode.Default()))
 
@@ -145,7 +107,8 @@ def _set_normals(mesh: UsdGeom.Mesh, normals: NDArray[np.float32], interpolation
     mesh.SetNormalsInterpolation(interpolation)
 
 
-def _set_texcoords(mesh: UsdGeom.Mesh, texcoords: NDArray[np.float32], corners: NDArray[np.int32]) -> None:
+def set_texcoords(mesh: UsdGeom.Mesh, texcoords: NDArray[np.float32], corners: NDArray[np.int32]) -> None:
+    """Write texture coordinates `(T, 2)`, and which of them each corner of the faces has, `(F, 3)`."""
     primvar = UsdGeom.PrimvarsAPI(mesh).CreatePrimvar(
         "st", Sdf.ValueTypeNames.TexCoord2fArray, UsdGeom.Tokens.faceVarying
     )
@@ -153,7 +116,7 @@ def _set_texcoords(mesh: UsdGeom.Mesh, texcoords: NDArray[np.float32], corners: 
     primvar.SetIndices(Vt.IntArray.FromNumpy(corners.reshape(-1)))
 
 
-def _upright(texcoords: NDArray[np.float32]) -> NDArray[np.float32]:
+def upright_texcoords(texcoords: NDArray[np.float32]) -> NDArray[np.float32]:
     """MuJoCo counts texture coordinates from the top of an image, USD from the bottom."""
     return np.column_stack((texcoords[:, 0], 1.0 - texcoords[:, 1])).astype(np.float32)
 
@@ -164,7 +127,7 @@ def _wrap_texture(mesh: UsdGeom.Mesh, shape: ShapeDescription, materials: Materi
     points = np.asarray(mesh.GetPointsAttr().Get())
     corners = np.asarray(mesh.GetFaceVertexIndicesAttr().Get(), dtype=np.int32)
     repeat, uniform = materials.repetition(shape.material)
-    _set_texcoords(mesh, planar_texcoords(points, _half_extents(shape), repeat, uniform), corners)
+    set_texcoords(mesh, planar_texcoords(points, _half_extents(shape), repeat, uniform), corners)
 
 
 def _half_extents(shape: ShapeDescription) -> NDArray[np.float64]:
@@ -206,7 +169,8 @@ def _define_primitive(
     return primitive.GetPrim(), scale
 
 
-def _set_look(prim: Usd.Prim, group: int, rgba: NDArray[np.float32]) -> None:
+def set_look(prim: Usd.Prim, group: int, rgba: NDArray[np.float32]) -> None:
+    """Make a guide of what is in a group that MuJoCo does not draw by default, and hide what has no opacity."""
     imageable = UsdGeom.Imageable(prim)
     if group not in _DRAWN_GROUPS:
         imageable.CreatePurposeAttr(UsdGeom.Tokens.guide)
