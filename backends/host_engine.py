@@ -174,7 +174,8 @@ class HostEngineBackend(ModelBackend):
         if geometry.fields:
             for name in geometry.fields:
                 self._source(name)
-            self._point_publications += (self._transforms,)
+            if "xquat" in geometry.fields:
+                self._point_publications += (self._transforms,)
             if "wrap_xpos" in geometry.fields:
                 paths = _Publication(("wrap_xpos",), self.model.nwrap)
                 self._borrow(paths)

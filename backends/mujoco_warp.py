@@ -61,7 +61,6 @@ class MujocoWarpSceneDataBackend(ModelBackend):
         self.geometry_timestamp = 0
         self._announces_writes = announces_writes
         self._replayed = False
-        self._derived_timestamp = -1
         self._written = True
         self._borrow_arrays()
 

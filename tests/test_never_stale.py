@@ -333,18 +333,15 @@ def test_a_consistent_read_sees_one_state(rig):
 
 def test_a_consistent_read_reconciles_once(rig, monkeypatch):
     published_poses(rig.backend)
-    launches = count_launches(monkeypatch)
-    calls = []
-    kinematics = mujoco.mj_kinematics
-    monkeypatch.setattr(mujoco, "mj_kinematics", lambda *a: (calls.append("host"), kinematics(*a)))
     rig.step()
-    launches.clear()
+    forward = count_forward_kinematics(rig, monkeypatch)
     with rig.backend.consistent_read():
-        count = len(launches), len(calls)
+        assert len(forward) == 1
         published_poses(rig.backend)
-        assert (len(launches), len(calls)) == count
-    if isinstance(rig, HostRig):
-        assert calls == ["host"]
+        launches = count_launches(monkeypatch)
+        published_poses(rig.backend)
+        assert not launches
+    assert len(forward) == 1
 
 
 def test_an_error_inside_a_consistent_read_ends_it(rig):
@@ -352,6 +349,19 @@ def test_an_error_inside_a_consistent_read_ends_it(rig):
         raise RuntimeError("inside")
     wiggle(rig, 0)
     assert_fresh(rig)
+
+
+def count_forward_kinematics(rig, monkeypatch) -> list:
+    """Calls of what brings poses up to the present state."""
+    if isinstance(rig, HostRig):
+        owner, name = mujoco, "mj_kinematics"
+    elif isinstance(rig, BatchRig):
+        owner, name = rig.batch, "forward"
+    else:
+        owner, name = rig.mjw, "kinematics"
+    calls, call = [], getattr(owner, name)
+    monkeypatch.setattr(owner, name, lambda *args, **kwargs: (calls.append(name), call(*args, **kwargs))[1])
+    return calls
 
 
 def count_launches(monkeypatch) -> list:
@@ -381,7 +391,7 @@ def test_without_announcements_every_read_publishes(model, monkeypatch):
 
 def test_announced_writes_are_published_once(announcing, monkeypatch):
     backend = announcing.backend
-    backend.get_transforms(None)
+    published_poses(backend)
     stamp = backend.transforms_timestamp
     launches = count_launches(monkeypatch)
     published_poses(backend)
