@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,10 @@ class MujocoPhysicsCfg:
             raise UnknownNameError("engine", self.engine, _ENGINES)
         if self.num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, got {self.num_envs}")
+
+    def with_model(self, model: str | Path | mujoco.MjModel) -> "MujocoPhysicsCfg":
+        """The same configuration for another model."""
+        return replace(self, model=model)
 
     def create(self, device: str, timestep: float | None = None) -> PhysicsEngine:
         """Load the model and build the engine.

@@ -1,18 +1,20 @@
 """Newton as a SimulationContext steps it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import newton
 import numpy as np
 import warp as wp
 
 from scene_data.backends.newton import NewtonSceneDataBackend
+from scene_data.backends.newton_worlds import NewtonWorlds, array_or_empty
 from scene_data.errors import UnknownNameError
 from scene_data.physics import PhysicsEngine
 
 __all__ = ["NewtonEngine", "NewtonPhysicsCfg"]
+
+wp.set_module_options({"enable_backward": False})
 
 _SOLVERS = {
     "xpbd": newton.solvers.SolverXPBD,
@@ -23,12 +25,6 @@ _SOLVERS = {
 }
 # These integrate joint coordinates, and the poses of bodies follow from them.
 _JOINTS_RULE = {"mujoco", "featherstone"}
-_STATE_FIELDS = {
-    "body": ("body_q", "body_qd"),
-    "particle": ("particle_q", "particle_qd"),
-    "joint_coord": ("joint_q",),
-    "joint_dof": ("joint_qd",),
-}
 
 
 @dataclass
@@ -36,8 +32,8 @@ class NewtonPhysicsCfg:
     """A Newton model, and the solver that steps it.
 
     Attributes:
-        model: A `newton.ModelBuilder` with one environment, which is cloned, or a finalized `newton.Model`, which has as
-            many environments as it has worlds.
+        model: A `newton.ModelBuilder` with one environment, which is cloned, or a finalized `newton.Model`, which has
+            as many environments as it has worlds.
         solver: `"xpbd"`, `"mujoco"`, `"featherstone"`, `"semi_implicit"` or `"vbd"`.
         num_envs: Number of environments that a builder is cloned into.
         timestep: Simulation time of one step [s].
@@ -57,6 +53,10 @@ class NewtonPhysicsCfg:
             raise ValueError(f"num_envs must be at least 1, got {self.num_envs}")
         if not self.timestep > 0:
             raise ValueError(f"timestep must be positive, got {self.timestep}")
+
+    def with_model(self, model: newton.ModelBuilder | newton.Model) -> "NewtonPhysicsCfg":
+        """The same configuration for another model."""
+        return replace(self, model=model)
 
     def create(self, device: str, timestep: float | None = None) -> "NewtonEngine":
         """Build the engine.
@@ -113,10 +113,10 @@ class NewtonEngine(PhysicsEngine):
         self._control = model.control()
         self._collision = None if solver == "mujoco" else newton.CollisionPipeline(model)
         self._contacts = None if self._collision is None else self._collision.contacts()
-        dofs = model.joint_dof_count // self.num_envs
-        limits = model.joint_effort_limit.numpy()[:dofs] if dofs else np.zeros(0)
-        self.control_range = np.column_stack((-limits, limits))
+        forces = model.joint_dof_count // self.num_envs
+        self.control_range = np.full((forces, 2), (-np.inf, np.inf))
         self._times = np.zeros(self.num_envs, np.int64)
+        self._owners = _owners(model)
         self.backend = NewtonSceneDataBackend(model, lambda: self.state, joints_rule=solver in _JOINTS_RULE)
 
     def step(self) -> None:
@@ -136,12 +136,14 @@ class NewtonEngine(PhysicsEngine):
         ids = np.arange(self.num_envs) if env_ids is None else np.asarray(env_ids, dtype=np.int64).reshape(-1)
         if ids.size and not 0 <= ids.min() <= ids.max() < self.num_envs:
             raise ValueError(f"env_ids must lie in [0, {self.num_envs}), got {ids.tolist()}")
-        for kind, fields in _STATE_FIELDS.items():
-            starts = self._starts(kind)
-            for field in fields:
-                initial, present = getattr(self._initial, field), getattr(self.state, field)
-                for env in ids if initial is not None else ():
-                    wp.copy(present, initial, int(starts[env]), int(starts[env]), int(starts[env + 1] - starts[env]))
+        # As Newton's solvers take it: the last entry is for what belongs to no world.
+        chosen = np.zeros(self.num_envs + 1, bool)
+        chosen[ids] = True
+        chosen[-1] = env_ids is None
+        mask = wp.array(chosen, dtype=wp.bool, device=self.model.device)
+        for field, owners in self._owners.items():
+            _restore(owners, mask, getattr(self._initial, field), getattr(self.state, field))
+        self.solver.reset(self.state, mask)
         self._times[ids] = 0
         self._publish()
 
@@ -162,8 +164,41 @@ class NewtonEngine(PhysicsEngine):
         self.backend.simulation_time_ns = int(self._times.max())
         self.backend.mark_transforms_written()
 
-    def _starts(self, kind: str) -> Any:
-        starts = getattr(self.model, f"{kind}_world_start", None)
-        if self.model.world_count > 1 or starts is None:
-            return starts.numpy()
-        return starts.numpy()
+
+def _owners(model: newton.Model) -> dict[str, wp.array]:
+    """World of each row of the arrays that a state consists of, or 0 where a model has no worlds."""
+    worlds = NewtonWorlds(model)
+    joints = array_or_empty(model.joint_world)
+
+    def per_joint(starts: wp.array) -> np.ndarray:
+        return np.repeat(joints, np.diff(array_or_empty(starts)))
+
+    bodies, particles = array_or_empty(model.body_world), array_or_empty(model.particle_world)
+    owners = {"body_q": bodies, "body_qd": bodies, "particle_q": particles, "particle_qd": particles}
+    if len(joints):
+        owners |= {"joint_q": per_joint(model.joint_q_start), "joint_qd": per_joint(model.joint_qd_start)}
+    return {
+        field: wp.array(rows if worlds.has_worlds else np.zeros_like(rows), dtype=wp.int32, device=model.device)
+        for field, rows in owners.items()
+        if len(rows)
+    }
+
+
+def _restore(owners: wp.array, mask: wp.array, initial: wp.array, present: wp.array) -> None:
+    rows = [array.view(wp.float32).reshape((len(owners), -1)) for array in (initial, present)]
+    wp.launch(_restore_rows, dim=rows[0].shape, inputs=[owners, mask, rows[0]], outputs=[rows[1]], device=owners.device)
+
+
+@wp.kernel
+def _restore_rows(
+    owners: wp.array(dtype=wp.int32),
+    mask: wp.array(dtype=wp.bool),
+    initial: wp.array2d(dtype=wp.float32),
+    present: wp.array2d(dtype=wp.float32),
+):
+    row, column = wp.tid()
+    world = owners[row]
+    if world < 0:
+        world = mask.shape[0] - 1
+    if mask[world]:
+        present[row, column] = initial[row, column]

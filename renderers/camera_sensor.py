@@ -89,17 +89,24 @@ class CameraData(Mapping[str, "torch.Tensor"]):
 
 
 class Camera:
-    """One camera, whose `data` always belongs to the present state.
+    """One camera. In the synchronous mode its `data` always belongs to the present state.
 
     Attributes:
         cfg: What the user asked for.
         descriptor: What the render core knows it as.
     """
 
-    def __init__(self, cfg: CameraCfg, descriptor: CameraDescriptor, read: Callable[["Camera"], CameraData]):
+    def __init__(
+        self,
+        cfg: CameraCfg,
+        descriptor: CameraDescriptor,
+        read: Callable[["Camera"], CameraData],
+        lag: Callable[["Camera"], int],
+    ):
         self.cfg = cfg
         self.descriptor = descriptor
         self._read = read
+        self._lag = lag
 
     @property
     def name(self) -> str:
@@ -112,13 +119,19 @@ class Camera:
 
     @property
     def data(self) -> CameraData:
-        """The frames of the present state, captured now if the state has moved since the last ones.
+        """The latest frames; in the synchronous mode captured now if the state has moved since the last ones.
 
         Raises:
+            StaleGenerationError: The model was reloaded since; take the camera from the simulation anew.
             RenderTurnError: The frames could not be made; the message names the budget and its holders, or what the
                 render backend reports. An older frame is never handed out in their place.
         """
         return self._read(self)
+
+    @property
+    def lag(self) -> int:
+        """Turns that were started after the one that `data` shows: 0 in the synchronous mode, 1 if pipelined."""
+        return self._lag(self)
 
 
 def describe_camera(cfg: CameraCfg, camera_id: int, scene: SceneDescription) -> CameraDescriptor:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -58,6 +58,10 @@ class PhysicsEngine(ABC):
 @runtime_checkable
 class PhysicsCfg(Protocol):
     """Describes an engine to create. Every engine has a configuration class of its own."""
+
+    def with_model(self, model: Any) -> "PhysicsCfg":
+        """The same configuration for another model."""
+        ...
 
     def create(self, device: str, timestep: float | None) -> PhysicsEngine:
         """Build the engine on `device`.

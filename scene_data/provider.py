@@ -33,15 +33,19 @@ class SceneDataProvider:
     """
 
     def __init__(self, backend: SceneDataBackend):
-        self.backend = backend
         self.usd_stage: Usd.Stage | None = None
+        self._interactive_scene: Any = None
+        self.rebind(backend)
+
+    def rebind(self, backend: SceneDataBackend) -> None:
+        """Read another backend from now on. What was cached for the one before is dropped; its mappings are void."""
+        self.backend = backend
         self._transforms = PublicationReader()
         self._cameras = PublicationReader()
         self._lights = PublicationReader()
         self._geometry = GeometryReader()
         self._mappings: dict[tuple[tuple[str, ...], tuple[str | None, ...]], wp.array | None] = {}
         self._inferred_num_envs = 0
-        self._interactive_scene: Any = None
 
     # Poses
 

@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, ClassVar
 
@@ -18,7 +18,9 @@ from scene_data.scene import SceneDescription
 
 __all__ = ["RENDER_MODES", "SimulationCfg", "SimulationContext"]
 
-RENDER_MODES = ("synchronous",)
+RENDER_MODES = ("synchronous", "pipelined", "free_running")
+
+CameraChoice = Sequence[CameraCfg] | Callable[[SceneDescription], Sequence[CameraCfg]]
 
 _logger = logging.getLogger(__name__)
 
@@ -33,6 +35,8 @@ class SimulationCfg:
         dt: Physics timestep [s]; None is the model's own.
         render_interval: Physics steps between two looks at who is due for a frame.
         render_mode: `"synchronous"`: reading `camera.data` captures if the state has moved since its frame.
+            `"pipelined"`: a step starts a turn and waits for the one before, so frames lag by one turn.
+            `"free_running"`: physics never waits; a turn that finds the core busy is dropped and counted.
         cameras: `scene_data.renderers.CameraCfg`s, or a function that chooses them once it is given the scene.
         visualizer_cfgs: Configurations of viewers.
         render_backend: Name of the render backend.
@@ -45,7 +49,7 @@ class SimulationCfg:
     dt: float | None = None
     render_interval: int = 1
     render_mode: str = "synchronous"
-    cameras: Sequence[CameraCfg] | Callable[[SceneDescription], Sequence[CameraCfg]] = ()
+    cameras: CameraChoice = ()
     visualizer_cfgs: Sequence[Any] = ()
     render_backend: str = "mujoco_warp"
     max_frame_bytes: int | None = None
@@ -97,15 +101,14 @@ class SimulationContext:
 
     def _create_pipeline(self) -> Any:
         """What turns snapshots into frames; None where nobody asked for one."""
-        cameras = self.cfg.cameras
-        if callable(cameras):
-            cameras = cameras(self.physics.backend.describe_scene())
+        cameras = _chosen_cameras(self.cfg.cameras, self.physics)
         if not cameras:
             return None
         return pipelines.get("render_core")(
             self.provider,
             cameras,
             render_backend=self.cfg.render_backend,
+            render_mode=self.cfg.render_mode,
             device=self.cfg.device,
             max_frame_bytes=self.cfg.max_frame_bytes,
             physics_lock=self.physics_lock,
@@ -143,6 +146,11 @@ class SimulationContext:
         """The RenderCore behind the cameras, None without cameras."""
         return self._pipeline.core if self._pipeline is not None else None
 
+    @property
+    def dropped_turns(self) -> int:
+        """Turns that found the core busy, in the free-running mode."""
+        return self._pipeline.dropped_turns if self._pipeline is not None else 0
+
     def get_scene_data_provider(self) -> SceneDataProvider:
         """The provider that consumers read."""
         return self.provider
@@ -161,6 +169,9 @@ class SimulationContext:
         Args:
             render: Whether to serve the consumers that are due, at every `render_interval`-th step.
         """
+        self._require_open()
+        if render and self._pipeline is not None:
+            self._pipeline.before_step()
         with self.physics_lock:
             self._require_open()
             self.physics.step()
@@ -173,7 +184,7 @@ class SimulationContext:
         """Serve the consumers that are due for a frame of the present state."""
         self._require_open()
         if self._pipeline is not None:
-            self._pipeline.run_due_turn()
+            self._pipeline.after_step()
 
     def forward(self) -> None:
         """Announce that the state was written from outside, and bring all poses up to it."""
@@ -202,6 +213,45 @@ class SimulationContext:
             self.physics.backend.mark_transforms_written()
             if env_ids is None:
                 self._steps = 0
+
+    def reload(self, model: Any, cameras: CameraChoice | None = None) -> None:
+        """Go on with another model, from its initial state.
+
+        The new model is loaded and checked while the old one still runs; what does not fit leaves everything as it was.
+        Tensors and leases of the old model stay valid; its `Camera` objects raise `StaleGenerationError`, so take them
+        from `cameras` anew. The provider stays the same object and reads the new model.
+
+        Args:
+            model: What the physics configuration takes as its model.
+            cameras: Cameras of the new model; None keeps the ones asked for so far.
+
+        Raises:
+            ModelLoadError: The model is missing or broken.
+            UnknownNameError: A camera is not in the new model.
+            ValueError: Something else in the new model or its cameras cannot be used.
+        """
+        self._require_open()
+        choice = self.cfg.cameras if cameras is None else cameras
+        cfg = replace(self.cfg, physics=self.cfg.physics.with_model(model), cameras=choice)
+        physics = cfg.physics.create(cfg.device, cfg.dt)
+        try:
+            chosen = _chosen_cameras(choice, physics)
+            plan = self._pipeline.plan(physics.backend.describe_scene(), chosen) if self._pipeline else None
+        except BaseException:
+            physics.close()
+            raise
+        retired = self.physics
+
+        def swap_engine() -> None:
+            self.cfg, self.physics, self._steps = cfg, physics, 0
+            self.provider.rebind(physics.backend)
+
+        if plan is not None:
+            self._pipeline.reload(plan, swap_engine)
+        else:
+            with self.physics_lock:
+                swap_engine()
+        retired.close()
 
     def close(self) -> None:
         """End the render thread and release the engine. A second call does nothing.
@@ -234,6 +284,10 @@ class SimulationContext:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
         self.close()
+
+
+def _chosen_cameras(choice: CameraChoice, physics: PhysicsEngine) -> Sequence[CameraCfg]:
+    return choice(physics.backend.describe_scene()) if callable(choice) else choice
 
 
 def _checked_device(device: str) -> str:

@@ -12,7 +12,7 @@ from scene_data.backends import MujocoPhysicsCfg
 from scene_data.camera import CameraCfg, Orthographic, VisualOptions, WorldPose
 from scene_data.errors import ModelLoadError, UnknownNameError
 from scene_data.renderers.render_core.capacity import FRAMES_PER_PLANE
-from scene_data.renderers.render_core.pipeline import HELD_FRAMES
+from scene_data.renderers.render_core.core_plan import HELD_FRAMES
 
 ENGINES = ("mujoco", "mujoco_batch", "mujoco_warp")
 

@@ -163,6 +163,11 @@ class RenderPipeline:
         """What a core for these cameras has to be; raises what does not fit, and touches nothing."""
         return CorePlan.of(scene, cameras, self._render_backend, self._max_frame_bytes)
 
+    def before_step(self) -> None:
+        """Let the render mode do what it has to before the physics steps."""
+        with self._turn_lock:
+            self._pacing.before_step(self)
+
     def after_step(self) -> FrameStatus:
         """Render for whom it is time, as the render mode has it."""
         with self._turn_lock:
@@ -184,9 +189,9 @@ class RenderPipeline:
             self.core.stop_accepting_snapshots()
             self.core.request_cancel_render_turn()
             self.core.finish_or_cancel_render_turn()
-            self._guard.wait_empty()
             with self._turn_lock:
                 self._abandon_turn()
+                self._guard.wait_empty()
                 with self._physics_lock:
                     swap_engine()
                 if not plan.fits(self.core):
@@ -209,6 +214,11 @@ class RenderPipeline:
         self.pool.deactivate()
 
     # -- the steps of a turn, called by the render modes
+
+    @property
+    def has_turns(self) -> bool:
+        """Whether a turn was started since the model was loaded."""
+        return self._turn_count > 0
 
     @property
     def has_turn_in_flight(self) -> bool:
@@ -303,7 +313,7 @@ class RenderPipeline:
         for sensor in self._sensors.values():
             self.core.unregister_consumer(sensor.consumer)
         self._sensors, self.cameras = {}, {}
-        self.pool.activate(self.provider, generation)
+        self.pool.activate(self.provider, generation, plan.scene.point_ranges())
         status = plan.configure(self.core, generation, generation)
         if status.code is FrameStatusCode.GENERATION_CAPACITY_EXHAUSTED:
             # Readers hold too much of the generation before; its frames live on with the core that made them.
@@ -312,6 +322,7 @@ class RenderPipeline:
         if not status.ok:
             raise RenderTurnError("The render core could not be set up", status)
         self._model_generation = generation
+        self._turn_count = 0
         for cfg, descriptor in zip(plan.cameras, plan.descriptors, strict=True):
             consumer = self.core.register_one_shot_consumer(cfg.name, descriptor.id)
             self._sensors[descriptor.id] = Sensor(Camera(cfg, descriptor, self._read, self._lag), consumer)
