@@ -6,7 +6,7 @@ The modules named `stage_*` write its parts. USD is loaded with this module.
 import tempfile
 from pathlib import Path
 
-from scene_data.errors import MissingDependencyError
+from scene_data.errors import MissingDependencyError, UnknownNameError
 
 try:
     from pxr import Sdf, Usd
@@ -22,6 +22,8 @@ from scene_data.stage_motion import BodyMotion, CameraMotion, DeformableMotion, 
 
 __all__ = ["SceneStage", "stage_camera_transforms", "stage_num_envs"]
 
+_LAYER_SUFFIXES = (".usda", ".usdc")
+
 
 class SceneStage:
     """A USD stage of a scene: written once from its description, then moved by a provider.
@@ -31,7 +33,8 @@ class SceneStage:
     Args:
         scene: What to write.
         path: The `.usda` or `.usdc` file that `save` writes, with its textures in the folder `<stem>_textures` beside
-            it. None keeps the stage in memory, and the textures in a temporary folder that goes with this object.
+            it; `stage_files.usd_output` makes a `.usdz` of them. None keeps the stage in memory, and the textures in a
+            temporary folder that goes with this object.
         env_spacing: Distance between neighbouring environments [m]; at 0 they share one place, as in the engine.
         time_codes_per_second: Time codes of one second, of USD's own default 24.
 
@@ -40,6 +43,7 @@ class SceneStage:
         stage: The `Usd.Stage`.
 
     Raises:
+        UnknownNameError: `path` has another suffix.
         ValueError: `env_spacing` is negative, or `time_codes_per_second` not positive.
     """
 
@@ -75,6 +79,8 @@ class SceneStage:
             folder = Path(self._folder.name)
             return Sdf.Layer.CreateAnonymous("scene.usdc"), TextureFiles(self.scene.textures, folder, str(folder))
         path = Path(path)
+        if path.suffix not in _LAYER_SUFFIXES:
+            raise UnknownNameError("USD layer format", path.name, (f"*{suffix}" for suffix in _LAYER_SUFFIXES))
         folder = path.with_name(f"{path.stem}_textures")
         return Sdf.Layer.CreateNew(str(path)), TextureFiles(self.scene.textures, folder, f"./{folder.name}")
 

@@ -17,6 +17,7 @@ from scene_data.assets import demo_model_path
 from scene_data.backends.mjcf_scene import describe_model
 from scene_data.backends.mujoco import MujocoSceneDataBackend
 from scene_data.backends.mujoco_batch import MujocoBatchSceneDataBackend
+from scene_data.errors import UnknownNameError
 from scene_data.formats import SceneDataFormat
 from scene_data.provider import SceneDataProvider
 from scene_data.stage import SceneStage, stage_camera_transforms, stage_num_envs
@@ -210,6 +211,19 @@ def test_a_diverged_body_stays_where_it_was_and_heals(bad):
     sim.at(1.0, bad)
     sim.at(2.0, 2.0)
     assert [sim.pose.Get(time).ExtractTranslation()[0] for time in range(3)] == [1.0, 1.0, 2.0]
+
+
+def test_what_cannot_be_written_is_refused(tmp_path):
+    scene = describe_model(mujoco.MjModel.from_xml_string("<mujoco/>"))
+    with pytest.raises(UnknownNameError, match=r"'a\.usdz'.*\*\.usda, \*\.usdc"):
+        SceneStage(scene, tmp_path / "a.usdz")
+    with pytest.raises(ValueError, match="env_spacing must be 0 m or more, got -1"):
+        SceneStage(scene, env_spacing=-1.0)
+    with pytest.raises(ValueError, match="time_codes_per_second must be above 0, got 0"):
+        SceneStage(scene, time_codes_per_second=0.0)
+    with pytest.raises(ValueError, match="no file"):
+        SceneStage(scene).save()
+    assert not list(tmp_path.iterdir())
 
 
 def test_time_does_not_go_back():
