@@ -141,7 +141,9 @@ class OvPhysxSceneDataBackend(SceneDataBackend):
     def _read(self) -> None:
         groups = [(positions, orientations) for _, positions, orientations in self._read_groups()]
         if [len(positions) for positions, _ in groups] != [len(rows) for rows in self._rows]:
-            raise RuntimeError("PhysX reports other bodies than before: its stage has changed, and needs a new backend.")
+            raise RuntimeError(
+                "PhysX reports other bodies than before: its stage has changed, and needs a new backend."
+            )
         for rows, (positions, orientations) in zip(self._rows, groups, strict=True):
             wp.launch(
                 _pack_poses,

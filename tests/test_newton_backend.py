@@ -9,7 +9,7 @@ import warp as wp
 newton = pytest.importorskip("newton", reason="newton is not installed")
 
 from scene_data import SceneDataFormat, SceneDataProvider  # noqa: E402
-from scene_data.backends import NewtonSceneDataBackend  # noqa: E402
+from scene_data.backends import NewtonPhysicsCfg, NewtonSceneDataBackend  # noqa: E402
 from scene_data.scene import ShapeType  # noqa: E402
 
 IDENTITY = wp.quat_identity()
@@ -442,3 +442,62 @@ def test_what_is_no_state_of_the_model_is_refused(model: newton.Model, state: ne
     other.add_body()
     with pytest.raises(ValueError, match="it has 1 bodies, the model 21"):
         NewtonSceneDataBackend(model, other.finalize(device="cpu").state())
+
+
+# As an engine of a simulation
+
+
+def falling_ball() -> newton.ModelBuilder:
+    ball = newton.ModelBuilder()
+    ball.add_shape_sphere(ball.add_body(xform=wp.transform((0, 0, 1), IDENTITY), label="ball"), radius=0.1)
+    return ball
+
+
+@pytest.mark.parametrize("solver", ["xpbd", "featherstone", "semi_implicit"])
+def test_the_engine_steps_publishes_and_resets_some_environments(solver: str):
+    engine = NewtonPhysicsCfg(falling_ball(), solver, num_envs=3, timestep=0.01).create("cpu")
+    provider = SceneDataProvider(engine.backend)
+    for _ in range(10):
+        engine.step()
+    np.testing.assert_allclose(positions(provider)[:, 2], 1 - 9.81 * 0.1**2 / 2, atol=9.81 * 0.1 * 0.01)
+    assert provider.simulation_time_ns == 100_000_000
+    fallen = positions(provider)[0, 2]
+    engine.reset([1])
+    np.testing.assert_array_equal(positions(provider)[:, 2], np.float32([fallen, 1, fallen]))
+    np.testing.assert_array_equal(provider.env_time_ns, [100_000_000, 0, 100_000_000])
+    engine.step()
+    heights = positions(provider)[:, 2]
+    assert heights[0] == heights[2] < fallen
+    assert heights[1] == pytest.approx(1, abs=2e-3)
+    engine.reset()
+    np.testing.assert_allclose(positions(provider)[:, 2], 1)
+
+
+def test_forces_move_the_environments_they_are_given_to():
+    engine = NewtonPhysicsCfg(falling_ball(), "featherstone", num_envs=2, timestep=0.01).create("cpu")
+    control = np.zeros((2, 6))
+    control[1, 0] = 50.0
+    engine.set_control(control)
+    for _ in range(5):
+        engine.step()
+    x = positions(SceneDataProvider(engine.backend))[:, 0]
+    assert x[0] == pytest.approx(0, abs=1e-6)
+    assert x[1] > 1e-3
+
+
+def test_a_configuration_that_cannot_be_is_refused():
+    with pytest.raises(ValueError, match="Unknown solver 'euler'. Known: xpbd"):
+        NewtonPhysicsCfg(falling_ball(), "euler")
+    with pytest.raises(ValueError, match="num_envs must be at least 1"):
+        NewtonPhysicsCfg(falling_ball(), num_envs=0)
+    with pytest.raises(ValueError, match="timestep must be positive"):
+        NewtonPhysicsCfg(falling_ball(), timestep=0)
+    with pytest.raises(TypeError, match=r"a newton\.ModelBuilder or a newton\.Model, got str"):
+        NewtonPhysicsCfg("model.xml").create("cpu")
+    engine = NewtonPhysicsCfg(falling_ball()).create("cpu")
+    with pytest.raises(ValueError, match=r"shape \(1, 6\), got \(1, 5\)"):
+        engine.set_control(np.zeros((1, 5)))
+    with pytest.raises(ValueError, match=r"\[0, 1\), got \[1\]"):
+        engine.reset([1])
+    with pytest.raises(ValueError, match="Unknown keyframe 'home'. Known: none"):
+        engine.reset(keyframe="home")
