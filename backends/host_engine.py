@@ -171,16 +171,16 @@ class HostEngineBackend(ModelBackend):
     def _geometry(self) -> HostGeometry:
         """The points, from the first request on, which also is when the engine's fields for them are borrowed."""
         geometry = HostGeometry(self.describe_scene(), self._source)
+        if geometry.follows_bodies:
+            self._point_publications += (self._transforms,)
+        if geometry.follows_tendons:
+            paths = _Publication(("wrap_xpos",), self.model.nwrap)
+            self._borrow(paths)
+            self._publications += (paths,)
+            self._point_publications += (paths,)
         if geometry.fields:
             for name in geometry.fields:
                 self._source(name)
-            if "xquat" in geometry.fields:
-                self._point_publications += (self._transforms,)
-            if "wrap_xpos" in geometry.fields:
-                paths = _Publication(("wrap_xpos",), self.model.nwrap)
-                self._borrow(paths)
-                self._publications += (paths,)
-                self._point_publications += (paths,)
             # What an engine lends for the first time may be empty until it computes it.
             self._written = True
             self._reconcile()

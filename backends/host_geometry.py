@@ -13,6 +13,7 @@ from scene_data.scene import SceneDescription
 
 __all__ = ["HostGeometry"]
 
+_POSE_FIELDS = ("xpos", "xquat")
 _PATH_FIELDS = ("ten_wrapadr", "ten_wrapnum", "wrap_obj", "wrap_xpos")
 
 
@@ -25,7 +26,9 @@ class HostGeometry:
 
     Attributes:
         batches: Publications and their ranges by path: flexes first, then skins, cables and tendons.
-        fields: Names of the fields that are read beyond the flex vertices.
+        follows_bodies: Whether anything follows from body poses.
+        follows_tendons: Whether anything follows from tendon paths.
+        fields: Names of the fields that are read for these.
     """
 
     def __init__(self, scene: SceneDescription, source: Callable[[str], NDArray]):
@@ -39,8 +42,9 @@ class HostGeometry:
             points = SceneDataFormat.Points()
             points.points = wp.array(self._vertices, dtype=wp.vec3f, device="cpu", copy=False)
             self.batches.insert(0, (points, scene.point_ranges()))
-        bodies = ("xquat",) if self._derived.transforms is not None else ()
-        self.fields: tuple[str, ...] = bodies + (_PATH_FIELDS if self._derived.tendons is not None else ())
+        self.follows_bodies = self._derived.transforms is not None
+        self.follows_tendons = self._derived.tendons is not None
+        self.fields = (_POSE_FIELDS if self.follows_bodies else ()) + (_PATH_FIELDS if self.follows_tendons else ())
 
     def refresh(self, timestamp: int) -> None:
         """Bring the publications up to this timestamp, if they are not."""
