@@ -5,8 +5,6 @@ from contextlib import contextmanager
 from functools import cached_property
 
 import mujoco
-import numpy as np
-from numpy.typing import NDArray
 
 from scene_data.backend import SceneDataBackend
 from scene_data.backends.mjcf_scene import describe_model
@@ -23,8 +21,6 @@ class ModelBackend(SceneDataBackend):
         num_envs: Number of environments N.
         transform_count: Number of transforms, `N * nbody`.
     """
-
-    env_time_ns: NDArray[np.int64]
 
     def __init__(self, mj_model: mujoco.MjModel, num_envs: int):
         self.mj_model = mj_model
