@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import warp as wp
@@ -140,7 +140,8 @@ class MujocoWarpRenderBackend(RenderBackend):
             self._scene = scene = self.validate(scene, configuration.cameras)
             device = wp.get_device(configuration.device)
             if self._model is None or self._model.device != device:
-                self._model = TracerModel(scene.native("mujoco_model"), device)
+                mj_model: Any = scene.native("mujoco_model")
+                self._model = TracerModel(mj_model, device)
             rig = CameraRig(scene, configuration.cameras, device)
             self._tracer = ShardedTracer(self._model, rig, scene.num_envs, self._max_shards)
         except Exception as error:

@@ -193,7 +193,8 @@ def mesh_roots(mesh: wp.uint64, flex: int, roots: wp.array2d[wp.int32]):
 
 
 # The tracer's images are (environment, ray) with all cameras of a turn side by side; `first` is where this camera's
-# begin. Image space is (environment, row, column, channel) from the top left.
+# begin. The frame is (environment, pixel), row by row from the top left. Each thread takes every `lanes`-th pixel: on
+# CUDA there is one per pixel, on the CPU one per environment, where threads cost more than pixels.
 
 
 @wp.kernel
@@ -201,20 +202,18 @@ def resolve_rgb(
     packed: wp.array2d[wp.uint32],
     first: int,
     diverged: wp.array[wp.int32],
+    lanes: int,
     background: wp.vec3ub,
-    image: wp.array4d[wp.uint8],
+    frame: wp.array2d[wp.vec3ub],
 ):
     """Unpack ARGB words; pixels with alpha 0 saw nothing and show the background."""
-    env, y, x = wp.tid()
-    word = packed[env, first + y * image.shape[2] + x]
-    if diverged[env] != 0 or (word >> wp.uint32(24)) == wp.uint32(0):
-        image[env, y, x, 0] = background[0]
-        image[env, y, x, 1] = background[1]
-        image[env, y, x, 2] = background[2]
-    else:
-        image[env, y, x, 0] = wp.uint8((word >> wp.uint32(16)) & wp.uint32(255))
-        image[env, y, x, 1] = wp.uint8((word >> wp.uint32(8)) & wp.uint32(255))
-        image[env, y, x, 2] = wp.uint8(word & wp.uint32(255))
+    env, lane = wp.tid()
+    for i in range(lane, frame.shape[1], lanes):
+        word = packed[env, first + i]
+        colour = background
+        if diverged[env] == 0 and (word >> wp.uint32(24)) != wp.uint32(0):
+            colour = wp.vec3ub(wp.uint8(word >> wp.uint32(16)), wp.uint8(word >> wp.uint32(8)), wp.uint8(word))
+        frame[env, i] = colour
 
 
 @wp.kernel
@@ -222,14 +221,16 @@ def resolve_depth(
     depth: wp.array2d[float],
     first: int,
     diverged: wp.array[wp.int32],
-    image: wp.array4d[float],
+    lanes: int,
+    frame: wp.array2d[float],
 ):
     """Distance along the optical axis [m]; the tracer's 0 is a miss and becomes infinite."""
-    env, y, x = wp.tid()
-    z = depth[env, first + y * image.shape[2] + x]
-    if diverged[env] != 0 or z <= 0.0:
-        z = wp.inf
-    image[env, y, x, 0] = z
+    env, lane = wp.tid()
+    for i in range(lane, frame.shape[1], lanes):
+        z = depth[env, first + i]
+        if diverged[env] != 0 or z <= 0.0:
+            z = wp.inf
+        frame[env, i] = z
 
 
 @wp.kernel
@@ -237,20 +238,21 @@ def resolve_distance(
     depth: wp.array2d[float],
     first: int,
     diverged: wp.array[wp.int32],
+    lanes: int,
     ray: wp.array[wp.vec3],
     ray_offset: wp.array[wp.vec3],
     first_ray: int,
-    image: wp.array4d[float],
+    frame: wp.array2d[float],
 ):
     """Euclidean distance from the camera's position [m]; misses are infinite."""
-    env, y, x = wp.tid()
-    pixel = y * image.shape[2] + x
-    z = depth[env, first + pixel]
-    distance = float(wp.inf)
-    if diverged[env] == 0 and z > 0.0:
-        direction = ray[first_ray + pixel]
-        distance = wp.length(ray_offset[first_ray + pixel] - direction * (z / direction[2]))
-    image[env, y, x, 0] = distance
+    env, lane = wp.tid()
+    for i in range(lane, frame.shape[1], lanes):
+        z = depth[env, first + i]
+        distance = float(wp.inf)
+        if diverged[env] == 0 and z > 0.0:
+            direction = ray[first_ray + i]
+            distance = wp.length(ray_offset[first_ray + i] - direction * (z / direction[2]))
+        frame[env, i] = distance
 
 
 @wp.kernel
@@ -258,12 +260,13 @@ def resolve_segmentation(
     objects: wp.array2d[wp.vec2i],
     first: int,
     diverged: wp.array[wp.int32],
-    image: wp.array4d[wp.int32],
+    lanes: int,
+    frame: wp.array2d[wp.vec2i],
 ):
     """Pairs (object id, object type), (-1, -1) where nothing was hit."""
-    env, y, x = wp.tid()
-    hit = objects[env, first + y * image.shape[2] + x]
-    if diverged[env] != 0:
-        hit = wp.vec2i(-1, -1)
-    image[env, y, x, 0] = hit[0]
-    image[env, y, x, 1] = hit[1]
+    env, lane = wp.tid()
+    for i in range(lane, frame.shape[1], lanes):
+        hit = objects[env, first + i]
+        if diverged[env] != 0:
+            hit = wp.vec2i(-1, -1)
+        frame[env, i] = hit

@@ -170,23 +170,31 @@ class ShardedTracer:
 
     def _resolve(self, tables: ViewTables, context: mjw.RenderContext, scene: ShardScene, target: _Target) -> None:
         """Write a plane of a shard's environments into their part of the frame."""
-        image = target.frame[scene.first_env : scene.first_env + scene.num_envs]
+        device, diverged = self.tracer.device, scene.diverged
         colour, depth, objects = (int(first) for first in tables.first[target.shot])
+        pixels = target.frame.shape[1] * target.frame.shape[2]
+        lanes = 1 if device.is_cpu else pixels
         match target.plane:
             case PlaneKind.RGB:
                 options = self.rig.cameras[tables.shots[target.shot].camera].options
                 background = wp.vec3ub(*(round(255 * channel) for channel in options.background))
-                kernel, inputs = kernels.resolve_rgb, [context.rgb_data, colour, scene.diverged, background]
+                kernel, dtype = kernels.resolve_rgb, wp.vec3ub
+                inputs = [context.rgb_data, colour, diverged, lanes, background]
             case PlaneKind.DEPTH:
-                kernel, inputs = kernels.resolve_depth, [context.depth_data, depth, scene.diverged]
+                kernel, dtype = kernels.resolve_depth, wp.float32
+                inputs = [context.depth_data, depth, diverged, lanes]
             case PlaneKind.DISTANCE_TO_CAMERA:
-                rays = [tables.ray, tables.ray_offset, int(tables.first_ray[target.shot])]
-                kernel, inputs = kernels.resolve_distance, [context.depth_data, depth, scene.diverged, *rays]
+                kernel, dtype = kernels.resolve_distance, wp.float32
+                rays = tables.ray, tables.ray_offset, int(tables.first_ray[target.shot])
+                inputs = [context.depth_data, depth, diverged, lanes, *rays]
             case PlaneKind.SEGMENTATION:
-                kernel, inputs = kernels.resolve_segmentation, [context.seg_data, objects, scene.diverged]
+                kernel, dtype = kernels.resolve_segmentation, wp.vec2i
+                inputs = [context.seg_data, objects, diverged, lanes]
             case _:
                 raise ValueError(f"the ray tracer makes no {target.plane.value!r}")
-        wp.launch(kernel, image.shape[:3], inputs, [image], device=image.device)
+        part = target.frame[scene.first_env : scene.first_env + scene.num_envs]
+        frame = wp.array(ptr=part.ptr, dtype=dtype, shape=(scene.num_envs, pixels), device=device)
+        wp.launch(kernel, (scene.num_envs, lanes), inputs, [frame], device=device)
 
 
 class _Shard:

@@ -163,8 +163,8 @@ class CameraRig:
 
     def pixels(self, shots: Iterable[Shot]) -> np.ndarray:
         """Pixels of colour, depth and objects (3,) that the tracer makes for these, in one environment."""
-        sizes = [np.multiply(shot.traced, self.size(shot.camera)) for shot in shots]
-        return np.sum(sizes, axis=0, dtype=np.int64) if sizes else np.zeros(3, dtype=np.int64)
+        made = [np.multiply(shot.traced, self.size(shot.camera)) for shot in shots]
+        return np.array(made, dtype=np.int64).reshape(-1, 3).sum(axis=0)
 
     def size(self, camera: int) -> int:
         """Pixels of a camera's image."""

@@ -206,8 +206,9 @@ class _Slot:
                 provider.get_light_poses(self.lights, allow_passthrough=False)
             if self.points is not None:
                 provider.get_geometry_points(output=self.points, offsets=self._offsets)
-            if self.env_time_ns is not None:
-                np.copyto(self.env_time_ns, provider.env_time_ns)
+            env_time_ns = provider.env_time_ns
+            if self.env_time_ns is not None and env_time_ns is not None:
+                np.copyto(self.env_time_ns, env_time_ns)
             self._order.complete(self._filled)
             return provider.simulation_time_ns if simulation_time_ns is None else int(simulation_time_ns)
 
