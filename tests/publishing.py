@@ -88,3 +88,26 @@ def fabric_output(storage: Any) -> Any:
     output = Format.FabricMatrix44()
     output.matrices = wp.fabricarray(storage, "matrices")
     return output
+
+
+def fabric_rows(rows: list[wp.array]) -> Any:
+    """Storage like `fabric_storage`, whose attribute `points` has an array for each prim."""
+    device = rows[0].device
+    pointers = wp.array([row.ptr for row in rows], dtype=wp.uint64, device=device)
+    lengths = wp.array([len(row) for row in rows], dtype=wp.uint64, device=device)
+    attribute = {
+        "type": (True, "f4", 3, 1, "vector"),
+        "access": 2,
+        "pointers": [pointers.ptr],
+        "counts": [len(rows)],
+        "array_lengths": [lengths.ptr],
+    }
+    interface = {"version": 1, "device": str(device), "attribs": {"points": attribute}}
+    return SimpleNamespace(__fabric_arrays_interface__=interface, keep=(rows, pointers, lengths))
+
+
+def fabric_points(storage: Any) -> Any:
+    """Destination that is bound to the rows of a storage."""
+    output = Format.FabricPoints()
+    output.points = wp.fabricarrayarray(data=storage, attrib="points", dtype=wp.vec3f)
+    return output
