@@ -11,8 +11,7 @@ from test_simulation import OPTIONS, SIDE, TOP, XML, expected_position, open_con
 from scene_data import SceneDataFormat
 from scene_data.camera import CameraCfg
 from scene_data.errors import ModelLoadError, UnknownNameError
-from scene_data.renderers import FrameStatusCode
-from scene_data.renderers.render_core.pipeline import StaleGenerationError
+from scene_data.renderers import FrameStatusCode, StaleGenerationError
 
 DEADLINE = 20.0
 

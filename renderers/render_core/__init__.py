@@ -30,6 +30,7 @@ from .status import (
     FrameStatusCode,
     RenderStatus,
     RenderStatusCode,
+    StaleGenerationError,
     is_context_integrity_failure,
 )
 from .writers import FrameWriter
@@ -63,6 +64,7 @@ __all__ = [
     "RenderStatusCode",
     "SnapshotPool",
     "SnapshotResult",
+    "StaleGenerationError",
     "VisualOptions",
     "WorldPose",
     "compute_frame_byte_capacity",

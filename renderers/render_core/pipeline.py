@@ -25,9 +25,9 @@ from .frames import FrameLease
 from .layout import PlaneKind
 from .pacing import PACINGS
 from .snapshots import RenderSnapshot, SnapshotPool
-from .status import FrameStatus, FrameStatusCode
+from .status import FrameStatus, FrameStatusCode, StaleGenerationError
 
-__all__ = ["RenderPipeline", "RenderTurnError", "Sensor", "StaleGenerationError"]
+__all__ = ["RenderPipeline", "RenderTurnError", "Sensor"]
 
 StateVersion = tuple[int, ...]
 
@@ -44,18 +44,6 @@ class RenderTurnError(SceneDataError, RuntimeError):
     def __init__(self, what: str, status: FrameStatus):
         self.status = status
         super().__init__(f"{what}: {status.code.name}. {status.message}".rstrip())
-
-
-class StaleGenerationError(SceneDataError, RuntimeError):
-    """A registration from before the model was reloaded or its cameras changed.
-
-    Attributes:
-        name: What was registered.
-    """
-
-    def __init__(self, name: str):
-        self.name = name
-        super().__init__(f"{name!r} was registered with an earlier generation of cameras; register it anew.")
 
 
 @dataclass

@@ -15,6 +15,7 @@ __all__ = [
     "FrameStatusCode",
     "RenderStatus",
     "RenderStatusCode",
+    "StaleGenerationError",
     "is_context_integrity_failure",
 ]
 
@@ -121,3 +122,15 @@ class ContextIntegrityError(SceneDataError, RuntimeError):
     def __init__(self, message: str):
         self.message = message
         super().__init__(message)
+
+
+class StaleGenerationError(SceneDataError, RuntimeError):
+    """A registration from before the model was reloaded or its cameras changed.
+
+    Attributes:
+        name: What was registered.
+    """
+
+    def __init__(self, name: str):
+        self.name = name
+        super().__init__(f"{name!r} was registered with an earlier generation of cameras; register it anew.")

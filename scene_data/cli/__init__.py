@@ -23,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from rich.console import Console
     from rich.markup import escape
 
+    from scene_data.cli.export import Export, run_export
     from scene_data.cli.info import Info, run_info
     from scene_data.cli.render import Render, run_render
     from scene_data.errors import SceneDataError
@@ -31,12 +32,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
     try:
         command = tyro.extras.subcommand_cli_from_dict(
-            {"render": Render, "info": Info}, prog="scene-data", args=arguments, description=__doc__
+            {"render": Render, "info": Info, "export": Export}, prog="scene-data", args=arguments, description=__doc__
         )
-        if isinstance(command, Render):
-            run_render(command, console)
-        else:
-            run_info(command, console)
+        match command:
+            case Render():
+                run_render(command, console)
+            case Info():
+                run_info(command, console)
+            case Export():
+                run_export(command, console)
     except (SceneDataError, ValueError, OSError) as error:
         Console(stderr=True).print("[bold red]scene-data:[/]", escape(str(error)), highlight=False, soft_wrap=True)
         sys.exit(2)
