@@ -102,7 +102,8 @@ class ShardedTracer:
             ]
             jobs.append((self._view(look, tuple(shots)), targets))
         snapshot.begin_read()
-        self._in_all_shards(lambda shard: self._draw_shard(shard, snapshot, jobs))
+        with on_device(self.tracer.device):
+            self._in_all_shards(lambda shard: self._draw_shard(shard, snapshot, jobs))
         snapshot.end_read()
 
     def close(self) -> None:
@@ -160,11 +161,10 @@ class ShardedTracer:
         refitted: set[tuple[int, ...]] = set()
         for view, targets in jobs:
             context = view.contexts[index]
-            with on_device(self.tracer.device):
-                if view.look.geom_groups not in refitted:
-                    mjw.refit_bvh(model, scene.fields, context)
-                    refitted.add(view.look.geom_groups)
-                mjw.render(model, scene.fields, context)
+            if view.look.geom_groups not in refitted:
+                mjw.refit_bvh(model, scene.fields, context)
+                refitted.add(view.look.geom_groups)
+            mjw.render(model, scene.fields, context)
             for target in targets:
                 self._resolve(view.tables, context, scene, target)
 

@@ -10,6 +10,7 @@ from rendering import Frames, Studio, snapshot_of
 
 from scene_data.backends.mjcf_scene import describe_model
 from scene_data.errors import UnknownNameError, UnmetRequirementError
+from scene_data.renderers import mujoco_warp_shards
 from scene_data.renderers.mujoco_warp import MujocoWarpRenderBackend
 from scene_data.renderers.mujoco_warp_scene import ShardScene, TracerModel
 from scene_data.renderers.mujoco_warp_views import CameraRig, camera_projection
@@ -372,6 +373,13 @@ def test_some_cameras_and_planes_equal_the_whole_turn(cameras, studio, states, f
     ]
     for key, frame in studio.shoot(states, plans).items():
         np.testing.assert_array_equal(frame, frames[key])
+
+
+def test_many_combinations_of_planes_are_forgotten_and_made_again(cameras, studio, states, frames, monkeypatch):
+    monkeypatch.setattr(mujoco_warp_shards, "_MAX_VIEWS", 2)
+    for planes in ([RGB], [DEPTH], [SEG], [RGB, SEG], [RGB]):
+        for key, frame in studio.shoot(states, [studio.plan(cameras["front"], planes)]).items():
+            np.testing.assert_array_equal(frame, frames[key])
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e30])
