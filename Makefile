@@ -32,19 +32,22 @@ test: $(INSTALLED) ## Run the tests, without those marked slow
 test-slow: $(INSTALLED) ## Run the tests marked slow
 	$(BIN)/python -m pytest -m slow
 
-# PhysX is 1.1 GB and wants older packages than the tools do, so it has an environment of its own.
+# PhysX is 1.1 GB and wants an older `packaging` than pytest does, so it has an environment of its own.
 PHYSX := build/physx-venv
 
 $(PHYSX)/.installed: pyproject.toml constraints.txt
 	mkdir -p build
 	$(PYTHON) -m venv $(PHYSX) || { $(PYTHON) -m venv --clear --without-pip $(PHYSX) \
 		&& $(PYTHON) -m pip --python $(PHYSX)/bin/python install pip; }
-	grep -v '^packaging==' constraints.txt > build/physx-constraints.txt
+	grep -vE '^(packaging|pytest)==' constraints.txt > build/physx-constraints.txt
 	$(PHYSX)/bin/python -m pip install -c build/physx-constraints.txt -e '.[physx,newton]' pytest scipy
 	touch $@
 
 test-physx: $(PHYSX)/.installed ## Install PhysX beside the rest, and test what publishes it
 	$(PHYSX)/bin/python -m pytest tests/test_ovphysx_backend.py tests/test_falling_box.py
+
+test-peer: $(INSTALLED) ## Run Isaac Lab's own tests of its scene_data on ours (downloads its wheel into build/peer)
+	$(BIN)/python tests/peer/isaaclab_tests.py
 
 lint: $(INSTALLED) ## Check style, formatting and types
 	$(BIN)/ruff check
