@@ -12,9 +12,10 @@ from scene_data.errors import UnmetRequirementError
 
 from .mujoco_warp_scene import TracerModel
 from .mujoco_warp_shards import ShardedTracer
-from .mujoco_warp_views import CameraRig, Shot, camera_mount
+from .mujoco_warp_views import CameraRig, Shot
 from .render_core.backend import RenderBackend, RenderConfiguration
 from .render_core.layout import PlaneKind
+from .render_core.placement import camera_mount
 from .render_core.status import FrameStatus, RenderStatus, RenderStatusCode
 
 if TYPE_CHECKING:

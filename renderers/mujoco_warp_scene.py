@@ -19,12 +19,13 @@ import numpy as np
 import warp as wp
 
 from . import mujoco_warp_kernels as kernels
+from .render_core.placement import rotation_matrices
 
 if TYPE_CHECKING:
     from .mujoco_warp_views import CameraRig
     from .render_core.snapshots import RenderSnapshot
 
-__all__ = ["GeometryBounds", "ShardScene", "TracerModel", "check_snapshot", "on_device", "rotation_matrices"]
+__all__ = ["GeometryBounds", "ShardScene", "TracerModel", "check_snapshot", "on_device"]
 
 # fmt: off
 _MODEL_ARRAYS = (
@@ -260,17 +261,6 @@ def check_snapshot(snapshot: "RenderSnapshot", mj_model: mujoco.MjModel, rig: "C
             raise ValueError(
                 f"the snapshot has {found} {what}, but {num_envs} environments of the model have {num_envs * count}"
             )
-
-
-def rotation_matrices(quaternions: np.ndarray) -> np.ndarray:
-    """Rotation matrices (..., 3, 3) of unit quaternions (..., 4), (x, y, z, w)."""
-    x, y, z, w = np.moveaxis(np.asarray(quaternions, dtype=np.float64), -1, 0)
-    rows = (
-        (1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)),
-        (2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)),
-        (2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)),
-    )
-    return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
 
 
 def _tracer_fields(mj_model: mujoco.MjModel, device: wp.Device) -> SimpleNamespace:

@@ -12,26 +12,15 @@ import mujoco_warp as mjw
 import numpy as np
 import warp as wp
 
-from scene_data.errors import UnknownNameError
-from scene_data.scene import CameraDescription, SceneDescription
+from scene_data.scene import SceneDescription
 
 from . import mujoco_warp_kernels as kernels
-from .mujoco_warp_scene import TracerModel, rotation_matrices
-from .render_core.camera import (
-    BodyMount,
-    CameraDescriptor,
-    Intrinsics,
-    ModelCamera,
-    Orthographic,
-    Pinhole,
-    VisualOptions,
-    WorldPose,
-)
+from .mujoco_warp_scene import TracerModel
+from .render_core.camera import CameraDescriptor, Orthographic, VisualOptions
 from .render_core.layout import PlaneKind
+from .render_core.placement import camera_mount, camera_projection, rotation_matrices
 
-__all__ = ["CameraRig", "Look", "Shot", "ViewTables", "camera_mount", "camera_projection"]
-
-_DEFAULT_FOVY = 45.0
+__all__ = ["CameraRig", "Look", "Shot", "ViewTables"]
 
 
 @dataclass(frozen=True)
@@ -76,56 +65,6 @@ class Look:
         context.use_textures, context.render_skybox = self.textures, self.skybox
         context.use_shadows = self.shadows
         return context
-
-
-def camera_mount(camera: CameraDescriptor, scene: SceneDescription) -> tuple[int, int, np.ndarray, np.ndarray]:
-    """Where a camera sits: model camera index or -1, body index, and poses on that body.
-
-    Returns:
-        Camera, body, positions (1 or N, 3) [m] and quaternions (1 or N, 4).
-
-    Raises:
-        UnknownNameError: The model has no such camera or body.
-        ValueError: A pose per environment, for another number of environments.
-    """
-    mount = ModelCamera(camera.name) if camera.mount is None else camera.mount
-    index, body = -1, 0
-    position, quaternion = np.zeros((1, 3)), np.array([[0.0, 0.0, 0.0, 1.0]])
-    match mount:
-        case ModelCamera(name):
-            index = _index("camera", name, scene.camera_index, scene.cameras)
-        case BodyMount(name):
-            body = _index("body", name, scene.body_index, scene.bodies)
-            position, quaternion = np.atleast_2d(mount.position), np.atleast_2d(mount.quaternion)
-        case WorldPose():  # body 0 is the world
-            if mount.num_envs not in (None, camera.num_envs):
-                raise ValueError(
-                    f"camera {camera.name!r} has poses for {mount.num_envs} environments, not for {camera.num_envs}"
-                )
-            position, quaternion = np.atleast_2d(mount.position), np.atleast_2d(mount.quaternion)
-    return index, body, position, quaternion
-
-
-def camera_projection(camera: CameraDescriptor, scene: SceneDescription) -> Intrinsics:
-    """How a camera projects: its own intrinsics, else the model camera's, else 45 degrees of vertical field of view.
-
-    Where the image is wider or higher than the model camera's sensor, the sensor is cropped: pixels keep their shape.
-    """
-    if camera.intrinsics is not None:
-        return camera.intrinsics
-    index = camera_mount(camera, scene)[0]
-    if index < 0:
-        return Pinhole.from_fovy(_DEFAULT_FOVY, camera.width, camera.height)
-    model_camera: CameraDescription = scene.cameras[index]
-    if model_camera.projection == "orthographic":
-        return Orthographic(model_camera.fovy)
-    sensor_width, sensor_height = (float(length) for length in model_camera.sensor_size)
-    if sensor_height == 0.0:
-        return Pinhole.from_fovy(model_camera.fovy, camera.width, camera.height)
-    density = max(camera.width / sensor_width, camera.height / sensor_height)  # pixels per metre of sensor
-    fx, fy = (float(length) * density for length in model_camera.focal)
-    right, up = (float(length) * density for length in model_camera.principal)
-    return Pinhole(fx, fy, 0.5 * camera.width - right, 0.5 * camera.height - up)
 
 
 class CameraRig:
@@ -225,11 +164,3 @@ class ViewTables:
         context.rgb_adr, context.depth_adr, context.seg_adr = self._first
         context.render_rgb, context.render_depth, context.render_seg = self._traced
         context.has_orthographic_camera = self._has_orthographic
-
-
-def _index(kind: str, name: str | int, find, parts) -> int:
-    if isinstance(name, str):
-        return find(name)
-    if not 0 <= name < len(parts):
-        raise UnknownNameError(kind, name, (part.name or part.path_name for part in parts))
-    return name
