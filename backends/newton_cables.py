@@ -24,9 +24,9 @@ def cable_batch(model: newton.Model, worlds: NewtonWorlds) -> tuple[Any, dict[st
         `CapsuleEndpoints`, whose `transforms` the caller binds, and the range of each rod's vertices by path: one more
         than it has capsules. None without rods.
     """
-    chains = [
-        (path, chain) for path, rod in worlds.deformable_paths("curve") if (chain := _chain(model, rod)) is not None
-    ]
+    joints = np.column_stack((array_or_empty(model.joint_parent), array_or_empty(model.joint_child)))
+    rods = worlds.deformable_paths("curve")
+    chains = [(path, chain) for path, rod in rods if (chain := _chain(model, joints, rod)) is not None]
     if not chains:
         return None
     ranges: dict[str, tuple[int, int]] = {}
@@ -43,12 +43,11 @@ def cable_batch(model: newton.Model, worlds: NewtonWorlds) -> tuple[Any, dict[st
     return cables, ranges
 
 
-def _chain(model: newton.Model, rod: Deformable) -> NDArray[np.int32] | None:
+def _chain(model: newton.Model, joints: NDArray[np.int32], rod: Deformable) -> NDArray[np.int32] | None:
     """Vertices of a rod as (capsule, end, capsule, end), or None if its capsules are no chain."""
     bodies = range(rod.start, rod.end)
     capsules = [shapes[0] for body in bodies if (shapes := model.body_shapes.get(body))]
-    joints = slice(rod.element_start, rod.element_end)
-    links = set(zip(array_or_empty(model.joint_parent)[joints], array_or_empty(model.joint_child)[joints], strict=True))
+    links = set(map(tuple, joints[rod.element_start : rod.element_end].tolist()))
     consecutive = all((body, body + 1) in links for body in bodies[:-1])
     if len(capsules) != len(bodies) or not capsules or not consecutive:
         return None

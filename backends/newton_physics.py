@@ -111,8 +111,9 @@ class NewtonEngine(PhysicsEngine):
         self._initial.assign(self.state)
         self.solver = _SOLVERS[solver](model)
         self._control = model.control()
-        self._collision = None if solver == "mujoco" else newton.CollisionPipeline(model)
-        self._contacts = None if self._collision is None else self._collision.contacts()
+        # MuJoCo finds contacts by itself.
+        self._collision = newton.CollisionPipeline(model) if solver != "mujoco" else None
+        self._contacts = self._collision.contacts() if self._collision else None
         forces = model.joint_dof_count // self.num_envs
         self.control_range = np.full((forces, 2), (-np.inf, np.inf))
         self._times = np.zeros(self.num_envs, np.int64)
@@ -122,7 +123,7 @@ class NewtonEngine(PhysicsEngine):
     def step(self) -> None:
         """Advance every environment by one timestep."""
         self.state.clear_forces()
-        if self._collision is not None:
+        if self._collision and self._contacts:
             self._collision.collide(self.state, self._contacts)
         self.solver.step(self.state, self._next, self._control, self._contacts, self.timestep)
         self.state, self._next = self._next, self.state

@@ -260,16 +260,15 @@ def _multiply(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[
 
 def _bounds(model: newton.Model, worlds: NewtonWorlds, poses: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
     """Middle and size of the first world; infinite planes do not count."""
-    points = [array_or_empty(model.particle_q).reshape(-1, 3)[worlds.particles[0]]]
-    radii = array_or_empty(model.shape_collision_radius)
-    for shape in worlds.shapes[0]:
-        body = array_or_empty(model.shape_body)[shape]
-        local = array_or_empty(model.shape_transform)[shape]
-        if newton.GeoType(array_or_empty(model.shape_type)[shape]) is newton.GeoType.PLANE:
-            continue
-        center = poses[body][:3] + _rotate(poses[body][3:], local[:3]) if body >= 0 else local[:3]
-        points.append(center + radii[shape] * np.array([[-1.0], [1.0]]))
-    corners = np.concatenate(points)
+    shapes = worlds.shapes[0]
+    shapes = shapes[array_or_empty(model.shape_type)[shapes] != newton.GeoType.PLANE]
+    centers = array_or_empty(model.shape_transform).reshape(-1, 7)[shapes, :3].astype(np.float64)
+    for center, body in zip(centers, array_or_empty(model.shape_body)[shapes], strict=True):
+        if body >= 0:
+            center[:] = poses[body, :3] + _rotate(poses[body, 3:].astype(np.float64), center)
+    radii = array_or_empty(model.shape_collision_radius)[shapes, None]
+    particles = array_or_empty(model.particle_q).reshape(-1, 3)[worlds.particles[0]]
+    corners = np.concatenate([particles, centers - radii, centers + radii])
     if not len(corners):
         return frozen((0, 0, 0), np.float64), 1.0
     low, high = corners.min(axis=0), corners.max(axis=0)

@@ -27,7 +27,7 @@ class PaddedNodes:
         batch: `Points` of the whole array, and where in it each deformable has its nodes, by path.
     """
 
-    def __init__(self, binding: Any, node_counts: dict[str, int], device: wp.Device):
+    def __init__(self, binding: Any, node_counts: dict[str, int], device: wp.Device | None):
         self._binding = binding
         count, length, _ = binding.shape
         self._array = wp.zeros((count, length, 3), dtype=wp.float32, device=device)
@@ -45,15 +45,22 @@ def padded_nodes(physx: ovphysx.PhysX) -> list[PaddedNodes]:
     """The deformables of a stage: volumes, then surfaces. PhysX simulates them on a GPU alone, so elsewhere none."""
     found = []
     for kind, tensor_type in _KINDS.items():
-        with physx.read_sync(kind, ["points"]) as result:
-            node_counts: dict[str, int] = {}
-            for group in result.groups:
-                paths = result.dictionary.get_path_strings(group.prim_list)
-                node_counts |= {path: len(nodes) for path, nodes in zip(paths, group.tensors, strict=True)}
-                device = group.tensors[0].device
+        node_counts, device = _count_nodes(physx, kind)
         if node_counts:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)
                 binding = physx.create_tensor_binding(prim_paths=list(node_counts), tensor_type=tensor_type)
             found.append(PaddedNodes(binding, node_counts, device))
     return found
+
+
+def _count_nodes(physx: ovphysx.PhysX, kind: SimObjectType) -> tuple[dict[str, int], wp.Device | None]:
+    """Number of nodes of each deformable by path, and where they are."""
+    node_counts: dict[str, int] = {}
+    device = None
+    with physx.read_sync(kind, ["points"]) as result:
+        for group in result.groups:
+            paths = result.dictionary.get_path_strings(group.prim_list)
+            node_counts |= {path: len(nodes) for path, nodes in zip(paths, group.tensors, strict=True)}
+            device = group.tensors[0].device
+    return node_counts, device
