@@ -163,7 +163,7 @@ class VisualOptions:
     """What a camera draws.
 
     Attributes:
-        geom_groups: Geom groups that are visible.
+        geom_groups: Groups of geoms and flexes that are visible.
         shadows: Whether lights cast shadows.
         textures: Whether materials show their textures.
         skybox: Whether rays that hit nothing show the model's sky box, where it has one.
