@@ -156,10 +156,11 @@ class _Frame:
         self._metres = UsdGeom.GetStageMetersPerUnit(stage) if UsdGeom.StageHasAuthoredMetersPerUnit(stage) else 1.0
         self._poses = UsdGeom.XformCache()
         self._rigid = self._poses.GetLocalToWorldTransform(prim).RemoveScaleShear()
-        rotation = self._rigid.ExtractRotationQuat().GetNormalized()
         x, y, z = (self._metres * length for length in self._rigid.ExtractTranslation())
         self.position = (x, y, z)
-        self.orientation = (*(float(part) for part in rotation.GetImaginary()), float(rotation.GetReal()))
+        rotation = self._rigid.ExtractRotationQuat().GetNormalized()
+        x, y, z = rotation.GetImaginary()
+        self.orientation = (x, y, z, rotation.GetReal())
 
     def points(self, prim: "Usd.Prim") -> NDArray[np.float32]:
         """Points of a mesh in this frame [m]."""

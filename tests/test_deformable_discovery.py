@@ -114,6 +114,7 @@ def test_a_surface_without_a_simulation_schema_is_its_nearest_mesh(stage):
     root = define_root(stage, "/Cloth")
     define_mesh(stage, "/Cloth/deep/first")
     define_mesh(stage, "/Cloth/near")
+    define_mesh(stage, "/Cloth/visual")
     entry = read(root)
     assert entry.sim_mesh_path == entry.vis_mesh_path == "/Cloth/near"
     itself = define_mesh(stage, "/Sheet", BODY)
@@ -124,9 +125,9 @@ def test_a_surface_without_a_simulation_schema_is_its_nearest_mesh(stage):
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        (["visual/mesh", "plain"], "plain"),  # beside the simulated one
+        (["x/visual", "plain"], "plain"),  # beside the simulated one
         (["plain", "my_Render"], "my_Render"),
-        (["a_proxy", "b_proxy_4"], "b_proxy_4"),  # as many points
+        (["a_proxy_4", "b_proxy"], "a_proxy_4"),  # as many points
         (["x/y/display", "x/display"], "x/display"),  # nearer
     ],
 )
@@ -156,11 +157,12 @@ def test_a_body_that_cannot_be_simulated_is_skipped_with_a_warning(stage, caplog
     assert "Skipping deformable prim '/World/Empty'" in caplog.text
 
 
-def test_points_are_in_the_rigid_frame_of_the_parent(stage):
+@pytest.mark.parametrize("scale", [(1, 1, 1), (2, 3, 4), (-2, 3, 4)])
+def test_points_are_in_the_rigid_frame_of_the_parent(stage, scale):
     parent = UsdGeom.Xform.Define(stage, "/Cell")
     parent.AddTranslateOp().Set((10, -2, 3))
     parent.AddRotateXYZOp().Set((20, 30, 40))
-    parent.AddScaleOp().Set((2, 3, 4))
+    parent.AddScaleOp().Set(scale)
     root = define_root(stage, "/Cell/Soft")
     root.AddRotateYOp().Set(15)
     tets = define_tets(stage, "/Cell/Soft/sim")
@@ -222,18 +224,31 @@ def test_our_plan_has_its_prototype_in_environment_0(stage):
 
 
 def test_bodies_inside_instances_are_found(stage):
-    define_mesh(stage, "/Library/Cloth", "PhysicsDeformableBodyAPI")
+    define_root(stage, "/Library/Cloth", "PhysicsDeformableBodyAPI")
+    define_mesh(stage, "/Library/Cloth/mesh")
     instance = stage.DefinePrim("/World/envs/env_0/Thing")
     instance.GetReferences().AddInternalReference("/Library")
     instance.SetInstanceable(True)
-    assert prototype_paths(stage, ClonePlan(1)) == ["/World/envs/env_0/Thing/Cloth"]
+    (entry,) = deformable_prototypes(stage, ClonePlan(1))
+    assert entry.root_path == "/World/envs/env_0/Thing/Cloth"
+    assert entry.sim_mesh_path == "/World/envs/env_0/Thing/Cloth/mesh"
 
 
-def test_particles_and_curves_are_no_bodies(stage):
+def test_meshes_inside_instances_are_found(stage):
+    define_mesh(stage, "/Library/mesh")
+    root = define_root(stage, "/Cloth")
+    instance = stage.DefinePrim("/Cloth/geometry")
+    instance.GetReferences().AddInternalReference("/Library")
+    instance.SetInstanceable(True)
+    assert read(root).sim_mesh_path == "/Cloth/geometry/mesh"
+
+
+def test_particles_and_curves_are_no_bodies(stage, caplog):
     for kind in (UsdGeom.Points, UsdGeom.BasisCurves):
         prim = kind.Define(stage, f"/World/envs/env_0/{kind.__name__}").GetPrim()
         apply(prim, BODY)
     assert prototype_paths(stage, ClonePlan(1)) == []
+    assert not caplog.records
 
 
 def test_excluded_sources_are_left_out_and_what_is_ours_below_them_stays(stage):
@@ -255,6 +270,19 @@ def test_excluded_sources_are_left_out_and_what_is_ours_below_them_stays(stage):
     assert sorted(cloths("/Lab/A")) == [every[0], every[1], every[3]]
     assert sorted(cloths("/Lab/A/Inner/Deep")) == every[1:]
     assert sorted(cloths("/Lab/A/Inner", "/Lab/Nowhere")) == every[2:]
+
+
+def test_what_is_ours_below_an_excluded_or_cloned_path_is_found_from_a_shared_one(stage):
+    for path in ("Out", "Out/Ours", "Cell1", "Cell1/Ours"):
+        define_mesh(stage, f"/Lab/{path}", BODY)
+    assets = [
+        ("/Lab", None),
+        ("/Lab/Cell.*", "/Lab/Out"),
+        ("/Lab/Cell.*/x", "/Lab/Out/Ours"),
+        ("/Lab/Cell.*/y", "/Lab/Cell1/Ours"),
+    ]
+    plan = isaac_plan(assets, [(1, 2, 3)], [0, 0], shared=(0,), template="/Lab/Cell{}")
+    assert sorted(prototype_paths(stage, plan, ["/Lab/Out"])) == ["/Lab/Cell1/Ours", "/Lab/Out/Ours"]
 
 
 def test_clones_below_a_shared_path_are_not_read(stage):

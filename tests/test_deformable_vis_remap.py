@@ -154,8 +154,8 @@ def test_a_vertex_far_from_a_large_mesh_is_carried_too():
 
 
 def test_tetrahedra_without_volume_carry_nothing(caplog):
-    nodes = [*CORNER, [2, 0, 0], [3, 0, 0]]
-    flat = [[0, 1, 4, 5], [0, 1, 1, 2]]
+    nodes = [*CORNER, [2, 0, 0], [3, 0, 0], [3, 1, 0], [3, 0.5, 1e-7]]
+    flat = [[0, 1, 4, 5], [0, 1, 1, 2], [0, 5, 6, 7]]
     indices, weights = remap(nodes, [*flat, [0, 1, 2, 3]], [[0.2, 0, 0], [2.5, 0, 0]])
     assert indices.tolist() == [[0, 1, 2, 3]] * 2
     np.testing.assert_allclose(weights, [[0.8, 0.2, 0, 0], [-1.5, 2.5, 0, 0]], atol=1e-6)
@@ -167,6 +167,12 @@ def test_a_tetrahedron_given_twice_still_has_an_outside():
     indices, weights = remap(CORNER, [0, 1, 2, 3, 0, 1, 2, 3], [[2, 0, 0]])
     assert indices.tolist() == [[0, 1, 2, 3]]
     np.testing.assert_allclose(weights, [[-1, 2, 0, 0]], atol=1e-6)
+
+
+@pytest.mark.parametrize("tets", [[[0, 1, 2, 3], [0, 1, 2, 4]], [[0, 1, 2, 4], [0, 1, 2, 3]]])
+def test_of_equals_the_first_carries(tets):
+    indices, _ = remap([*CORNER, [0, 0, -1]], tets, [[0.25, 0.25, 0], [0.5, 0.25, 0], [0, 0, 0]])
+    assert indices.tolist() == [tets[0]] * 3
 
 
 def test_the_result_does_not_depend_on_how_the_tetrahedra_are_ordered():
