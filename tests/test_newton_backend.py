@@ -178,6 +178,16 @@ def test_the_present_state_can_be_assigned(model: newton.Model):
     assert backend.get_transforms(SceneDataFormat.Transform).transforms is first.body_q
 
 
+def test_joints_of_a_swapped_state_are_nobodys_write(model: newton.Model):
+    """A solver that integrates bodies leaves `joint_q` of both states as they were, and bodies may rest."""
+    states = [model.state(), model.state()]
+    provider = SceneDataProvider(NewtonSceneDataBackend(model, lambda: states[0]))
+    write_joints(model, states[1], env=0, angle=0.5, slide=0.5)
+    before = positions(provider)
+    states.reverse()
+    np.testing.assert_array_equal(positions(provider), before)
+
+
 # Never stale
 
 
@@ -201,6 +211,22 @@ def test_an_owner_that_announces_its_writes_reads_what_is_cached(
     backend.mark_transforms_written()
     provider.get_transforms(matrices)
     np.testing.assert_array_equal(matrices.matrices.numpy()[-1, :3, 3], (1, 2, 3))
+
+
+def test_a_write_that_was_captured_makes_every_later_read_publish_anew(
+    model: newton.Model, state: newton.State, monkeypatch: pytest.MonkeyPatch
+):
+    backend = NewtonSceneDataBackend(model, state, announces_writes=True)
+    provider = SceneDataProvider(backend)
+    matrices = SceneDataFormat.Matrix44()
+    provider.get_transforms(matrices)
+    with monkeypatch.context() as capture:
+        capture.setattr(type(backend.device), "is_capturing", True)
+        backend.mark_transforms_written()
+    for x in (1, 2):  # two replays, which run no Python
+        state.body_q.fill_(wp.transform((x, 0, 0), IDENTITY))
+        provider.get_transforms(matrices)
+        assert matrices.matrices.numpy()[0, 0, 3] == x
 
 
 def arm_coordinates(model: newton.Model, env: int) -> np.ndarray:
@@ -453,7 +479,9 @@ def falling_ball() -> newton.ModelBuilder:
     return ball
 
 
-@pytest.mark.parametrize("solver", ["xpbd", "featherstone", "semi_implicit"])
+@pytest.mark.parametrize(
+    "solver", ["xpbd", "featherstone", "semi_implicit", pytest.param("mujoco", marks=pytest.mark.slow)]
+)
 def test_the_engine_steps_publishes_and_resets_some_environments(solver: str):
     engine = NewtonPhysicsCfg(falling_ball(), solver, num_envs=3, timestep=0.01).create("cpu")
     provider = SceneDataProvider(engine.backend)
