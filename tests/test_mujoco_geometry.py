@@ -264,6 +264,21 @@ def test_bodies_that_move_leave_the_points_of_a_scene_of_flexes_alone():
     assert rig.backend.geometry_timestamp == before
 
 
+@pytest.mark.parametrize("engine", [HostRig, DataListRig, BatchRig])
+def test_tendons_alone_follow_the_state(engine):
+    rig = engine(load(next(path for path in TEST_DATA if model_id(path) == "tendon/wrap")))
+    provider = SceneDataProvider(rig.backend)
+    for seed in range(3):
+        states = move(rig, seed)
+        views = provider.get_geometry_points()
+        for env, data in enumerate(states):
+            for index, tendon in enumerate(rig.backend.describe_scene().tendons):
+                (path_name, count), *_ = tendon.curves
+                expected = padded(tendon_branches(data, index)[0], count)
+                points = views[f"/World/envs/env_{env}/{path_name}"].numpy()
+                np.testing.assert_allclose(points, expected, rtol=0, atol=1e-5)
+
+
 def test_a_snapshot_copies_only_the_points_that_are_drawn(model):
     rig = BatchRig(model)
     states = move(rig, 1)
@@ -359,9 +374,9 @@ def test_a_cable_is_a_chain_of_capsules_from_end_to_end():
         ('<geom type="capsule" fromto=".1 0 0 0 0 0" size=".02"/>', '<geom type="box" size=".1 .02 .02"/>'),
         ('<body name="ropeB_1"', '<geom size=".01"/><body name="ropeB_1"'),
         (
-            '<body name="ropeB_1"',
-            '<body pos=".1 0 0"><joint type="ball"/><geom type="capsule" fromto="0 0 0 0 .1 0" size=".02"/></body>'
-            '<body name="ropeB_1"',
+            '<body name="ropeB_last"',
+            '<body pos=".2 0 0"><joint type="ball"/><geom type="capsule" fromto="0 0 0 0 .1 0" size=".02"/></body>'
+            '<body name="ropeB_last"',
         ),
     ],
     ids=["gap", "back_to_the_start", "hinges", "radius", "box", "second_geom", "fork"],
