@@ -54,18 +54,18 @@ def build_volume_vis_barycentric_remap(
         The weights, or None where there is nothing to weigh: no visual vertex, or no tetrahedron with a volume.
 
     Raises:
-        ValueError: A position is not finite, or a tetrahedron names a node that is not there.
+        ValueError: A position is not finite, or a tetrahedron has not four nodes or names one that is not there.
     """
     nodes, points = _positions(sim_vertices, "sim_vertices"), _positions(vis_vertices, "vis_vertices")
     corners = _corners(tets, len(nodes))
     corners = corners[_has_volume(nodes, corners)]
     if not len(corners) or not len(points):
         return None
-    # Single precision is finest around the origin.
+    # The boxes are in single precision, which is finest around the origin.
     low, high = nodes[corners].min(axis=(0, 1)), nodes[corners].max(axis=(0, 1))
     center, size = 0.5 * (low + high), float(np.linalg.norm(high - low))
     tetrahedra = _Tetrahedra(nodes - center, corners, size, device)
-    centered = wp.array(points - center, dtype=wp.vec3f, device=device)
+    centered = wp.array(points - center, dtype=wp.vec3d, device=device)
     carriers, distances = tetrahedra.carriers(centered)
     outside = distances > _ROUNDING * size
     if outside.any():
@@ -81,13 +81,10 @@ def build_volume_vis_barycentric_remap(
 
 def _positions(values: ArrayLike, name: str) -> NDArray[np.float64]:
     positions = np.asarray(values, dtype=np.float64).reshape(-1, 3)
-    if not np.isfinite(positions).all():
-        raise ValueError(f"{name} holds positions that are not finite, the first at {_first_not_finite(positions)}.")
+    finite = np.isfinite(positions).all(axis=1)
+    if not finite.all():
+        raise ValueError(f"{name} holds positions that are not finite, the first at {np.argmin(finite)}.")
     return positions
-
-
-def _first_not_finite(positions: NDArray[np.float64]) -> int:
-    return int(np.argmin(np.isfinite(positions).all(axis=1)))
 
 
 def _corners(tets: ArrayLike, node_count: int) -> NDArray[np.int32]:
@@ -118,7 +115,7 @@ class _Tetrahedra:
         self._size = size
         self._rounding = _ROUNDING * size
         self._device = device
-        self._nodes = wp.array(nodes, dtype=wp.vec3f, device=device)
+        self._nodes = wp.array(nodes, dtype=wp.vec3d, device=device)
         self._tets = wp.array(corners, dtype=wp.vec4i, device=device)
         points = nodes[corners]
         lower = wp.array(points.min(axis=1) - self._rounding, dtype=wp.vec3f, device=device)
@@ -149,12 +146,13 @@ class _Tetrahedra:
         """All faces, and the tetrahedron that each belongs to."""
         corners = self._corners[:, _FACES].reshape(-1)
         owners = np.repeat(np.arange(len(self._corners), dtype=np.int32), len(_FACES))
-        mesh = wp.Mesh(self._nodes, wp.array(corners, dtype=wp.int32, device=self._device))
+        nodes = wp.array(self._nodes.numpy(), dtype=wp.vec3f, device=self._device)
+        mesh = wp.Mesh(nodes, wp.array(corners, dtype=wp.int32, device=self._device))
         return mesh, wp.array(owners, dtype=wp.int32, device=self._device)
 
 
 @wp.func
-def barycentric(nodes: wp.array(dtype=wp.vec3f), tet: wp.vec4i, point: wp.vec3f) -> wp.vec4f:
+def barycentric(nodes: wp.array(dtype=wp.vec3d), tet: wp.vec4i, point: wp.vec3d) -> wp.vec4d:
     """Weights of a point, each a ratio of volumes."""
     origin = nodes[tet[0]]
     a = nodes[tet[1]] - origin
@@ -165,18 +163,18 @@ def barycentric(nodes: wp.array(dtype=wp.vec3f), tet: wp.vec4i, point: wp.vec3f)
     wa = wp.dot(p, wp.cross(b, c)) / volume
     wb = wp.dot(p, wp.cross(c, a)) / volume
     wc = wp.dot(p, wp.cross(a, b)) / volume
-    return wp.vec4f(1.0 - wa - wb - wc, wa, wb, wc)
+    return wp.vec4d(wp.float64(1.0) - wa - wb - wc, wa, wb, wc)
 
 
 @wp.func
-def heights(nodes: wp.array(dtype=wp.vec3f), tet: wp.vec4i) -> wp.vec4f:
+def heights(nodes: wp.array(dtype=wp.vec3d), tet: wp.vec4i) -> wp.vec4d:
     """Distance of each corner from the plane of the other three [m]."""
     origin = nodes[tet[0]]
     a = nodes[tet[1]] - origin
     b = nodes[tet[2]] - origin
     c = nodes[tet[3]] - origin
     volume = wp.abs(wp.dot(a, wp.cross(b, c)))
-    return wp.vec4f(
+    return wp.vec4d(
         volume / wp.length(wp.cross(b - a, c - a)),
         volume / wp.length(wp.cross(b, c)),
         volume / wp.length(wp.cross(c, a)),
@@ -187,23 +185,23 @@ def heights(nodes: wp.array(dtype=wp.vec3f), tet: wp.vec4i) -> wp.vec4f:
 @wp.func
 def find_carrier(
     boxes: wp.uint64,
-    nodes: wp.array(dtype=wp.vec3f),
+    nodes: wp.array(dtype=wp.vec3d),
     tets: wp.array(dtype=wp.vec4i),
     rounding: float,
-    contact: wp.vec3f,
-    point: wp.vec3f,
+    contact: wp.vec3d,
+    point: wp.vec3d,
 ) -> int:
     """Of the tetrahedra that hold `contact`, up to rounding, the one that is extended least to reach `point`.
 
     A contact on a face, an edge or a corner is in several. -1 if it is in none.
     """
     carrier = wp.int32(-1)
-    best = wp.float32(0.0)
+    best = wp.float64(0.0)
     candidate = wp.int32(0)
-    query = wp.bvh_query_aabb(boxes, contact, contact)
+    query = wp.bvh_query_aabb(boxes, wp.vec3f(contact), wp.vec3f(contact))
     while wp.bvh_query_next(query, candidate):
         tet = tets[candidate]
-        if wp.min(wp.cw_mul(barycentric(nodes, tet, contact), heights(nodes, tet))) >= -rounding:
+        if wp.min(wp.cw_mul(barycentric(nodes, tet, contact), heights(nodes, tet))) >= wp.float64(-rounding):
             lowest = wp.min(barycentric(nodes, tet, point))
             # Equals go by their number, so that the order of the search decides nothing.
             if carrier < 0 or lowest > best or (lowest == best and candidate < carrier):
@@ -215,10 +213,10 @@ def find_carrier(
 @wp.kernel(module="unique", enable_backward=False)
 def _find_around(
     boxes: wp.uint64,
-    nodes: wp.array(dtype=wp.vec3f),
+    nodes: wp.array(dtype=wp.vec3d),
     tets: wp.array(dtype=wp.vec4i),
     rounding: float,
-    points: wp.array(dtype=wp.vec3f),
+    points: wp.array(dtype=wp.vec3d),
     carriers: wp.array(dtype=wp.int32),
 ):
     """Tetrahedron around each point, or -1."""
@@ -229,23 +227,23 @@ def _find_around(
 @wp.kernel(module="unique", enable_backward=False)
 def _find_nearest(
     boxes: wp.uint64,
-    nodes: wp.array(dtype=wp.vec3f),
+    nodes: wp.array(dtype=wp.vec3d),
     tets: wp.array(dtype=wp.vec4i),
     rounding: float,
     faces: wp.uint64,
     face_tets: wp.array(dtype=wp.int32),
     reach: float,
-    points: wp.array(dtype=wp.vec3f),
+    points: wp.array(dtype=wp.vec3d),
     outside: wp.array(dtype=wp.int32),
     carriers: wp.array(dtype=wp.int32),
     distances: wp.array(dtype=wp.float32),
 ):
     """Tetrahedron nearest to each point that is outside of all, and how far away that is."""
     i = outside[wp.tid()]
-    point = points[i]
+    point = wp.vec3f(points[i])
     nearest = wp.mesh_query_point_no_sign(faces, point, reach + wp.length(point))
     contact = wp.mesh_eval_position(faces, nearest.face, nearest.u, nearest.v)
-    carrier = find_carrier(boxes, nodes, tets, rounding, contact, point)
+    carrier = find_carrier(boxes, nodes, tets, rounding, wp.vec3d(contact), points[i])
     if carrier < 0:
         carrier = face_tets[nearest.face]
     carriers[i] = carrier
@@ -254,9 +252,9 @@ def _find_nearest(
 
 @wp.kernel(module="unique", enable_backward=False)
 def _weigh(
-    nodes: wp.array(dtype=wp.vec3f),
+    nodes: wp.array(dtype=wp.vec3d),
     tets: wp.array(dtype=wp.vec4i),
-    points: wp.array(dtype=wp.vec3f),
+    points: wp.array(dtype=wp.vec3d),
     carriers: wp.array(dtype=wp.int32),
     indices: wp.array2d(dtype=wp.int32),
     weights: wp.array2d(dtype=wp.float32),
@@ -266,4 +264,4 @@ def _weigh(
     row = barycentric(nodes, tet, points[i])
     for corner in range(4):
         indices[i, corner] = tet[corner]
-        weights[i, corner] = row[corner]
+        weights[i, corner] = wp.float32(row[corner])

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial import Delaunay
+from scipy.spatial.transform import Rotation
 
 from scene_data.deformable_vis_remap import build_volume_vis_barycentric_remap
 
@@ -161,6 +162,14 @@ def test_tetrahedra_without_volume_carry_nothing(caplog):
     np.testing.assert_allclose(weights, [[0.8, 0.2, 0, 0], [-1.5, 2.5, 0, 0]], atol=1e-6)
     assert "1 of 2" in caplog.text
     assert build_volume_vis_barycentric_remap(nodes, flat, [[0.2, 0, 0]]) is None
+
+
+def test_thin_tetrahedra_are_weighed_as_well_as_thick_ones():
+    # A layer a hundred thousand times as wide as it is thick, askew, and one vertex in each of its tetrahedra.
+    nodes, tets = cloud(200, seed=10)
+    nodes = nodes * [1, 1, 1e-5] @ Rotation.from_euler("xyz", [0.3, 0.5, 0.7]).as_matrix()
+    points = nodes[tets].mean(axis=1)
+    np.testing.assert_allclose(interpolate(nodes, remap(nodes, tets, points)), points, atol=1e-5)
 
 
 def test_a_tetrahedron_given_twice_still_has_an_outside():

@@ -7,6 +7,7 @@ Run: python tests/peer/isaaclab_tests.py
 import os
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
@@ -32,8 +33,10 @@ def fetch() -> None:
         anywhere = ["--no-deps", "--python-version", "3.12", "--only-binary=:all:"]
         pip("download", f"isaaclab=={VERSION}", *anywhere, "--dest", str(CACHE))
         (wheel,) = CACHE.glob(f"isaaclab-{VERSION}-*.whl")
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(PEER)
+        with tempfile.TemporaryDirectory(dir=CACHE) as unpacked:
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(Path(unpacked, PEER.name))
+            Path(unpacked, PEER.name).rename(PEER)
         wheel.unlink()
     if not DEPENDENCIES.is_dir():
         pip("install", "--no-deps", "--target", str(DEPENDENCIES), "lazy_loader")
@@ -44,10 +47,11 @@ def run(name: str, *options: str) -> dict[str, str]:
     print(f"--- Isaac Lab {VERSION}'s tests on {name}", flush=True)
     report = CACHE / "report.xml"
     report.unlink(missing_ok=True)
-    # PXR_WORK_THREAD_LIMIT and the like are left to the user; only the import path is ours to say.
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), str(PEER), str(DEPENDENCIES)])}
     command = [sys.executable, "-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider", f"--rootdir={PEER}"]
     subprocess.run([*command, f"--junitxml={report}", *options, str(TESTS)], env=environment, cwd=CACHE)
+    if not report.exists():
+        sys.exit("pytest did not get as far as running the tests.")
     return dict(outcomes(report))
 
 
@@ -58,6 +62,7 @@ def outcomes(report: Path) -> Iterator[tuple[str, str]]:
 
 
 def main() -> None:
+    CACHE.mkdir(parents=True, exist_ok=True)
     fetch()
     theirs = run("its own code")
     ours = run("ours", "-p", "as_isaaclab")
