@@ -3,6 +3,7 @@
 import gc
 import threading
 import time
+import weakref
 
 import pytest
 import warp as wp
@@ -128,11 +129,13 @@ def test_second_commit_does_nothing():
 def test_a_writer_without_commit_gives_its_reservation_back(end):
     boundary = store(1)
     if end == "with":
-        with boundary.try_acquire_writer(1, RGB, LAYOUT):
+        with boundary.try_acquire_writer(1, RGB, LAYOUT) as writer:
             assert boundary.reserved_slots == 1
+        assert writer.buffer is None
     elif end == "exception":
-        with pytest.raises(RuntimeError), boundary.try_acquire_writer(1, RGB, LAYOUT):
+        with pytest.raises(RuntimeError), boundary.try_acquire_writer(1, RGB, LAYOUT) as writer:
             raise RuntimeError
+        assert writer.buffer is None
     else:
         writer = boundary.try_acquire_writer(1, RGB, LAYOUT)
         assert (boundary.reserved_slots, boundary.reserved_bytes) == (1, LENGTH)
@@ -284,6 +287,27 @@ def test_storage_stands_still_after_the_first_generation():
     assert boundary.reconfigure(2, LENGTH, warm_slots=2).ok
     commit(boundary)
     assert (boundary.storage_allocations, boundary.buffer_growths) == before
+
+
+@pytest.mark.parametrize(("slots", "planes"), [(3, 3), (8, 3), (2, 1_000_000)])
+def test_the_bytes_stay_within_the_budget_and_what_the_slots_need(monkeypatch, slots, planes):
+    allocated = []
+    empty = wp.empty
+    monkeypatch.setattr(wp, "empty", lambda shape, **options: allocated.append(shape) or empty(shape, **options))
+    store(slots, planes * LENGTH)
+    alignment = 16 * slots
+    assert sum(allocated) <= min(slots, planes) * LENGTH + alignment
+
+
+def test_a_writers_buffer_keeps_its_memory_beyond_the_store():
+    boundary = store(1)
+    buffer = boundary.try_acquire_writer(1, RGB, LAYOUT).buffer
+    storage = weakref.ref(buffer.frame_storage)
+    del boundary
+    gc.collect()
+    assert storage() is not None
+    del buffer
+    assert storage() is None
 
 
 def test_no_allocation_while_frames_are_written(monkeypatch):
@@ -445,11 +469,13 @@ def test_what_ends_a_wait(how):
     leases = boundary.acquire_recent(0, RGB, 2)
     array = leases[0].numpy()
     cancelled = threading.Event()
+    # With `cancelled`, a wait also looks around by itself, which would hide a bell that does not ring.
+    options = {"cancelled": cancelled.is_set} if how == "cancel" else {}
     if how == "array":
         leases[0].release()
     else:
         del array
-    thread, result = waiting(boundary, cancelled=cancelled.is_set)
+    thread, result = waiting(boundary, **options)
     if how == "release":
         leases[0].release()
     elif how == "collection":
@@ -468,6 +494,17 @@ def test_what_ends_a_wait(how):
     expected = {"stop": {Code.STOPPED}, "cancel": {Code.STOPPED}, "reconfigure": {Code.OK, Code.STALE_GENERATION}}
     assert {status.code for status in result} <= expected.get(how, {Code.OK})
     assert len(result) == 1
+
+
+def test_a_cancelled_event_is_noticed_without_a_notice():
+    boundary = store(1)
+    writer = boundary.try_acquire_writer(1, RGB, LAYOUT)
+    cancelled = threading.Event()
+    thread, result = waiting(boundary, cancelled=cancelled)
+    cancelled.set()
+    thread.join(5.0)
+    assert result[0].code is Code.STOPPED
+    writer.close()
 
 
 def test_a_finalizer_that_runs_under_the_lock_does_not_deadlock():

@@ -598,8 +598,20 @@ def test_nothing_keeps_a_core_alive_after_its_shutdown(backend):
 # -- stress
 
 
-def test_consumers_read_whole_frames_while_physics_drops_what_is_busy(core):
+@pytest.fixture
+def core_with_histories(backend):
+    """A core with room for two frames of each plane that readers hold, whatever else goes on."""
+    histories = [(camera.id, 2) for camera in CAMERAS]
+    slots, nbytes = compute_frame_slot_capacity(CAMERAS, histories), compute_frame_byte_capacity(CAMERAS, histories)
+    with RenderCore(backend, max_slots=slots, max_bytes=nbytes) as core:
+        assert core.reconfigure(1, 1, CAMERAS).ok
+        core.register_continuous_consumer("all")
+        yield core
+
+
+def test_consumers_read_whole_frames_while_physics_drops_what_is_busy(core_with_histories):
     """Every plane is filled with its capture id, so a torn or reused frame shows."""
+    core = core_with_histories
     stop = threading.Event()
     failures = []
 
@@ -607,6 +619,7 @@ def test_consumers_read_whole_frames_while_physics_drops_what_is_busy(core):
         while not stop.is_set():
             leases = core.acquire_recent(camera_id, plane, 2)
             failures.extend(x.stamp for x in leases if not (x.numpy() == x.stamp.capture_id % 251).all())
+            del leases
 
     readers = [threading.Thread(target=consume, args=key) for key in ((1, RGB), (1, DEPTH), (2, RGB))]
     for reader in readers:
