@@ -79,9 +79,11 @@ class GeometryReader:
 
         Raises:
             KeyError: If nothing publishes one of the paths.
-            ValueError: If points do not fit into `output`, or cannot be read.
+            ValueError: If points do not fit into `output`, or cannot be read, or if no storage is bound.
         """
         target = output if isinstance(output, wp.array) else output.points
+        if target is None:
+            raise ValueError(f"{output._cls.__name__} has no array: its owner binds one before it is written.")
         destination = self._destinations.get(output)
         if destination is None or not destination.holds_for(target, offsets):
             destination = self._destinations[output] = _Destination(

@@ -171,6 +171,8 @@ def test_fabric_rows_that_do_not_fit_are_refused(backend):
             provider.get_geometry_points(output=output, offsets={"/a": row})
     with pytest.raises(ValueError, match="given together"):
         provider.get_geometry_points(output=output)
+    with pytest.raises(ValueError, match="FabricPoints has no array"):
+        provider.get_geometry_points(output=Format.FabricPoints(), offsets={"/a": 0})
 
 
 def test_native_fabric_storage_is_borrowed(launches):
