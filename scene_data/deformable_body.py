@@ -58,9 +58,9 @@ class DeformableStageEntry:
 def deformable_entry(root_prim: "Usd.Prim") -> DeformableStageEntry | None:
     """Read the deformable body that a prim declares.
 
-    A tetrahedral mesh at or below the prim makes it a volume, else the mesh with a simulation schema (or the first
-    one) a surface. It is seen as the other mesh below the prim; of several, beside the simulated one is better than
-    elsewhere, then a name that speaks of visuals, then as many points.
+    A tetrahedral mesh at or below the prim makes it a volume, any other a surface; of several, one with a simulation
+    schema is taken, else the nearest. It is seen as the other mesh below the prim; of several, beside the simulated
+    one is better than elsewhere, then a name that speaks of visuals, then as many points.
 
     Args:
         root_prim: Prim with a deformable-body schema.
@@ -71,45 +71,29 @@ def deformable_entry(root_prim: "Usd.Prim") -> DeformableStageEntry | None:
     Raises:
         MissingDependencyError: USD is not installed.
     """
-    UsdGeom = load_usd().UsdGeom
-    prims = [prim for prim in _nearest_first(root_prim) if prim.GetTypeName() in ("TetMesh", "Mesh")]
-    prims = [prim for prim in prims if _point_count(prim)]
-    tets = [prim for prim in prims if prim.GetTypeName() == "TetMesh"]
-    meshes = [prim for prim in prims if prim.GetTypeName() == "Mesh"]
-    simulated = [prim for prim in meshes if any(_SIMULATED in schema for schema in applied_schemas(prim))]
-    visuals = [prim for prim in meshes if prim not in simulated]
-    if tets:
-        if len(tets) > 1:
-            _log.warning(
-                "%s holds %d tetrahedral meshes; only %s is used.", root_prim.GetPath(), len(tets), tets[0].GetPath()
-            )
-        sim_prim = tets[0]
-        indices = UsdGeom.TetMesh(sim_prim).GetTetVertexIndicesAttr().Get()
-    elif meshes:
-        sim_prim = (simulated or meshes)[0]
-        visuals = visuals if simulated else []
-        indices = UsdGeom.Mesh(sim_prim).GetFaceVertexIndicesAttr().Get()
-    else:
+    meshes = _meshes(root_prim)
+    if not meshes:
         _log.warning("Skipping deformable prim '%s': no mesh with points to simulate.", root_prim.GetPath())
         return None
-    vis_prim = max(visuals, key=lambda prim: _visual_rank(prim, sim_prim), default=sim_prim)
+    # Equals stay in order, nearest first.
+    sim_prim = min(meshes, key=lambda prim: (not _is_tetrahedral(prim), not _is_simulated(prim)))
+    vis_prim = _seen_as(sim_prim, meshes)
+    if sum(map(_is_tetrahedral, meshes)) > 1:
+        _log.warning("%s holds several tetrahedral meshes; only %s is used.", root_prim.GetPath(), sim_prim.GetPath())
     frame = _Frame(root_prim.GetParent())
-    vertices = frame.points(sim_prim)
-    vis_vertices = vertices if vis_prim == sim_prim else frame.points(vis_prim)
-    vis_indices = None
-    if vis_prim.GetTypeName() == "Mesh":
-        vis_indices = UsdGeom.Mesh(vis_prim).GetFaceVertexIndicesAttr().Get()
+    nodes = frame.points(sim_prim)
+    seen = nodes if vis_prim == sim_prim else frame.points(vis_prim)
     return DeformableStageEntry(
         root_path=str(root_prim.GetPath()),
         sim_mesh_path=str(sim_prim.GetPath()),
         vis_mesh_path=str(vis_prim.GetPath()),
-        deformable_type="volume" if tets else "surface",
-        vertex_count=len(vertices),
-        vis_vertex_count=len(vis_vertices),
-        vertices=vertices,
-        indices=_flat(indices),
-        vis_vertices=vis_vertices,
-        vis_indices=_flat(vis_indices),
+        deformable_type="volume" if _is_tetrahedral(sim_prim) else "surface",
+        vertex_count=len(nodes),
+        vis_vertex_count=len(seen),
+        vertices=nodes,
+        indices=_indices(sim_prim),
+        vis_vertices=seen,
+        vis_indices=np.empty(0, dtype=np.int32) if _is_tetrahedral(vis_prim) else _indices(vis_prim),
         init_pos=frame.position,
         init_rot=frame.orientation,
     )
@@ -121,10 +105,27 @@ def applied_schemas(prim: "Usd.Prim") -> list[str]:
     return prim.GetPrimTypeInfo().GetAppliedAPISchemas()
 
 
-def _nearest_first(root_prim: "Usd.Prim") -> "list[Usd.Prim]":
-    Usd = load_usd().Usd
-    prims = Usd.PrimRange(root_prim, Usd.TraverseInstanceProxies())
-    return sorted(prims, key=lambda prim: prim.GetPath().pathElementCount)
+def _meshes(root_prim: "Usd.Prim") -> "list[Usd.Prim]":
+    """Meshes with points at and below a prim, nearest first."""
+    below = load_usd().Usd.PrimRange(root_prim, load_usd().Usd.TraverseInstanceProxies())
+    meshes = [prim for prim in below if prim.GetTypeName() in ("TetMesh", "Mesh") and _point_count(prim)]
+    return sorted(meshes, key=lambda prim: prim.GetPath().pathElementCount)
+
+
+def _is_tetrahedral(prim: "Usd.Prim") -> bool:
+    return prim.GetTypeName() == "TetMesh"
+
+
+def _is_simulated(prim: "Usd.Prim") -> bool:
+    return any(_SIMULATED in schema for schema in applied_schemas(prim))
+
+
+def _seen_as(sim_prim: "Usd.Prim", meshes: "list[Usd.Prim]") -> "Usd.Prim":
+    """The visual mesh of a simulated one; a surface that only its place makes the simulated one is seen as itself."""
+    if not _is_tetrahedral(sim_prim) and not _is_simulated(sim_prim):
+        return sim_prim
+    visual = [prim for prim in meshes if not _is_tetrahedral(prim) and not _is_simulated(prim)]
+    return max(visual, key=lambda prim: _visual_rank(prim, sim_prim), default=sim_prim)
 
 
 def _visual_rank(prim: "Usd.Prim", sim_prim: "Usd.Prim") -> tuple[Any, ...]:
@@ -142,7 +143,13 @@ def _point_count(prim: "Usd.Prim") -> int:
     return len(load_usd().UsdGeom.PointBased(prim).GetPointsAttr().Get() or ())
 
 
-def _flat(indices: Any) -> NDArray[np.int32]:
+def _indices(prim: "Usd.Prim") -> NDArray[np.int32]:
+    """Nodes of the tetrahedra, or vertices of the faces, of a mesh."""
+    UsdGeom = load_usd().UsdGeom
+    if _is_tetrahedral(prim):
+        indices = UsdGeom.TetMesh(prim).GetTetVertexIndicesAttr().Get()
+    else:
+        indices = UsdGeom.Mesh(prim).GetFaceVertexIndicesAttr().Get()
     return np.asarray(() if indices is None else indices, dtype=np.int32).reshape(-1)
 
 

@@ -1,9 +1,9 @@
 """Deformable bodies that a USD stage declares: their geometry, their clones, and how their visual meshes are read."""
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import warp as wp
@@ -48,33 +48,51 @@ def deformable_prototypes(
     Raises:
         MissingDependencyError: USD is not installed.
     """
-    Usd = load_usd().Usd
+    load_usd()
     routes = clone_routes(clone_plan)
-    excluded = set(exclude_paths)
-    sources = {route.source for route in routes if route.envs is not None} - excluded
-    targets = [route.target for route in routes if route.envs is not None]
-    roots = sources | {route.target for route in routes if route.envs is None}
-    entries = []
-    for root in sorted(roots):
-        if roots.intersection(ancestors(root)[:-1]):
-            continue
-        prims = iter(Usd.PrimRange(stage.GetPrimAtPath(root), Usd.TraverseInstanceProxies()))
-        for prim in prims:
-            path = str(prim.GetPath())
-            if not _is_prototype(path, sources, excluded, targets):
-                if not any(source.startswith(f"{path}/") for source in sources):
-                    prims.PruneChildren()
-            elif _is_deformable(prim) and (entry := deformable_entry(prim)) is not None:
-                entries.append(entry)
-    return entries
+    excluded = frozenset(exclude_paths)
+    cloned = [route for route in routes if route.envs is not None]
+    sources = frozenset(route.source for route in cloned) - excluded
+    territory = _Territory(sources, excluded, tuple(route.target for route in cloned))
+    starts = sources.union(route.target for route in routes if route.envs is None)
+    tops = sorted(start for start in starts if starts.isdisjoint(ancestors(start)[:-1]))
+    found = (prim for top in tops if (prim := stage.GetPrimAtPath(top)))
+    bodies = (prim for top in found for prim in territory.prims_from(top) if _is_deformable(prim))
+    return [entry for prim in bodies if (entry := deformable_entry(prim)) is not None]
 
 
-def _is_prototype(path: str, sources: Collection[str], excluded: Collection[str], targets: Sequence[str]) -> bool:
-    """Whether the nearest source at or above a path is ours; without any, whether it is no clone either."""
-    for owner in reversed(ancestors(path)):
-        if owner in sources or owner in excluded:
-            return owner in sources
-    return not any(match_template(path, target) for target in targets)
+@dataclass(frozen=True)
+class _Territory:
+    """Which paths hold prototypes of ours.
+
+    Attributes:
+        sources: Paths of the prototypes that are cloned.
+        excluded: Paths that belong to others.
+        targets: Templates of the paths where clones are.
+    """
+
+    sources: frozenset[str]
+    excluded: frozenset[str]
+    targets: tuple[str, ...]
+
+    def owns(self, path: str) -> bool:
+        """Whether the nearest source at or above a path is ours; without any, whether it is no clone either."""
+        for above in reversed(ancestors(path)):
+            if above in self.sources:
+                return True
+            if above in self.excluded:
+                return False
+        return not any(match_template(path, target) for target in self.targets)
+
+    def prims_from(self, prim: "Usd.Prim") -> "Iterator[Usd.Prim]":
+        """Prims of ours at and below a prim. What is foreign is entered only on the way to a source of ours."""
+        path = str(prim.GetPath())
+        if self.owns(path):
+            yield prim
+        elif not any(source.startswith(f"{path}/") for source in self.sources):
+            return
+        for child in prim.GetFilteredChildren(load_usd().Usd.TraverseInstanceProxies()):
+            yield from self.prims_from(child)
 
 
 def _is_deformable(prim: "Usd.Prim") -> bool:
@@ -108,36 +126,48 @@ def expand_deformable_entries(
         prototype, and its frame is moved by how far its environment is from the prototype's. Where several routes
         lead to one path, the most specific one has it. What no route leads from stays as it is, once.
     """
-    cloned = {str(env_id): env for env, env_id in enumerate(env_ids)}
     routes: defaultdict[str, list[CloneRoute]] = defaultdict(list)
     for route in clone_routes(clone_plan):
         if imported_sources is None or route.source in imported_sources:
             routes[route.source].append(route)
-    placed: dict[str, tuple[int, DeformableStageEntry]] = {}
+    frames = _EnvFrames(env_template(clone_plan), list(map(int, env_ids)), positions)
+    specificity: dict[str, int] = {}
+    placed: dict[str, DeformableStageEntry] = {}
     for entry in prototypes:
+        stay = CloneRoute(entry.root_path, entry.root_path, None)
         leading = [route for path in ancestors(entry.root_path) for route in routes.get(path, ())]
-        if not leading:
-            placed[entry.root_path] = (len(entry.root_path), entry)
-        for route in leading:
-            origin = _origin(route, env_template(clone_plan), cloned, positions)
-            for env in (None,) if route.envs is None else route.envs:
-                target = route.target if env is None else route.target.format(int(env_ids[env]))
-                offset = np.zeros(3) if env is None or positions is None else positions[env] - origin
+        for route in leading or [stay]:
+            for target, offset in frames.destinations(route):
                 clone = _moved(entry, route.source, target, offset)
                 # Of a parent and a child that are both cloned, the child decides what is below it.
-                if len(target) > placed.get(clone.root_path, (-1, None))[0]:
-                    placed[clone.root_path] = (len(target), clone)
-    return [entry for _, entry in placed.values()]
+                if len(target) > specificity.get(clone.root_path, -1):
+                    specificity[clone.root_path] = len(target)
+                    placed[clone.root_path] = clone
+    return list(placed.values())
 
 
-def _origin(
-    route: CloneRoute, template: str, cloned: dict[str, int], positions: NDArray[np.floating] | None
-) -> NDArray[np.floating]:
-    """Origin of the environment that a prototype is authored in; zero if it stands outside of all."""
-    match = match_template(route.source, template)
-    if positions is None or not route.envs or not match:
-        return np.zeros(3)
-    return positions[cloned.get(match[0], route.envs[0])]
+class _EnvFrames:
+    """Names and origins of the environments of a plan; without positions, all have one origin."""
+
+    def __init__(self, template: str, env_ids: list[int], positions: NDArray[np.floating] | None):
+        self._template = template
+        self._ids = env_ids
+        self._index = {str(env_id): index for index, env_id in enumerate(env_ids)}
+        self._origins = np.zeros((len(env_ids), 3)) if positions is None else np.asarray(positions)
+
+    def destinations(self, route: CloneRoute) -> Iterator[tuple[str, NDArray[np.floating]]]:
+        """Paths that a route leads to, and how far from the prototype they are [m]."""
+        if route.envs is None:
+            yield route.target, np.zeros(3)
+            return
+        home = self._home(route.source, route.envs[0])
+        for env in route.envs:
+            yield route.target.format(self._ids[env]), self._origins[env] - home
+
+    def _home(self, source: str, first: int) -> NDArray[np.floating]:
+        """Origin of a prototype: of its environment, or of the first clone's if that is none of the plan's."""
+        match = match_template(source, self._template)
+        return self._origins[self._index.get(match[0], first)] if match else np.zeros(3)
 
 
 def _moved(entry: DeformableStageEntry, source: str, target: str, offset: NDArray[np.floating]) -> DeformableStageEntry:
@@ -173,38 +203,67 @@ def deformable_geometry_batches(
         ValueError: There is not one offset for each entry, a surface is seen as another mesh than its nodes, or no
             tetrahedron can carry a visual mesh.
     """
-    direct: dict[str, tuple[int, int]] = {}
-    weighted: dict[str, tuple[int, int]] = {}
-    tables: dict[tuple[int, ...], tuple[NDArray[np.int32], NDArray[np.float32]] | None] = {}
-    indices, weights, end = [], [], 0
-    for entry, offset in zip(entries, offsets, strict=True):
-        prototype = (id(entry.vertices), id(entry.indices), id(entry.vis_vertices))
-        if prototype not in tables:
-            tables[prototype] = _interpolation(entry, device)
-        table = tables[prototype]
-        if table is None:
-            direct[entry.vis_mesh_path] = (int(offset), entry.vis_vertex_count)
+    tables = _WeightTables(device)
+    seen_as_nodes: dict[str, tuple[int, int]] = {}
+    carried: list[tuple[DeformableStageEntry, int, _WeightTable]] = []
+    for entry, first_node in zip(entries, map(int, offsets), strict=True):
+        if (table := tables.of(entry)) is None:
+            seen_as_nodes[entry.vis_mesh_path] = (first_node, entry.vis_vertex_count)
         else:
-            indices.append(table[0] + np.int32(offset))
-            weights.append(table[1])
-            weighted[entry.vis_mesh_path] = (end, entry.vis_vertex_count)
-            end += entry.vis_vertex_count
-    batches: list[tuple[Any, dict[str, tuple[int, int]]]] = [(SceneDataFormat.Points(), direct)] if direct else []
-    if weighted:
-        publication = SceneDataFormat.WeightedPoints()
-        publication.indices = wp.array(np.concatenate(indices), dtype=wp.int32, device=device)
-        publication.weights = wp.array(np.concatenate(weights), dtype=wp.float32, device=device)
-        batches.append((publication, weighted))
+            carried.append((entry, first_node, table))
+    batches: list[tuple[Any, dict[str, tuple[int, int]]]] = []
+    if seen_as_nodes:
+        batches.append((SceneDataFormat.Points(), seen_as_nodes))
+    if carried:
+        batches.append(_weighted_batch(carried, device))
     return batches
 
 
-def _interpolation(entry: DeformableStageEntry, device: str) -> tuple[NDArray[np.int32], NDArray[np.float32]] | None:
-    """Nodes and weights of each visual vertex, or None if the visual vertices are the nodes."""
-    if entry.vertices is entry.vis_vertices or np.array_equal(entry.vertices, entry.vis_vertices):
-        return None
-    if entry.deformable_type != "volume":
-        raise ValueError(f"The surface {entry.root_path} is seen as a mesh that differs from its simulation nodes.")
-    remap = build_volume_vis_barycentric_remap(entry.vertices, entry.indices, entry.vis_vertices, device)
-    if remap is None:
-        raise ValueError(f"No tetrahedron of {entry.root_path} can carry its visual mesh {entry.vis_mesh_path}.")
-    return remap.tet_vertex_indices.numpy(), remap.bary_weights.numpy()
+class _WeightTable(NamedTuple):
+    """Nodes of each visual vertex of a prototype, counted from its first one, and their weights."""
+
+    nodes: NDArray[np.int32]
+    weights: NDArray[np.float32]
+
+
+class _WeightTables:
+    """Tables by prototype, which its clones are known by: they share its arrays."""
+
+    def __init__(self, device: str):
+        self._device = device
+        self._found: dict[tuple[int, int, int], _WeightTable | None] = {}
+
+    def of(self, entry: DeformableStageEntry) -> _WeightTable | None:
+        """The table of a body, or None if its visual vertices are its nodes."""
+        prototype = (id(entry.vertices), id(entry.indices), id(entry.vis_vertices))
+        if prototype not in self._found:
+            own = not np.array_equal(entry.vertices, entry.vis_vertices)
+            self._found[prototype] = self._find(entry) if own else None
+        return self._found[prototype]
+
+    def _find(self, entry: DeformableStageEntry) -> _WeightTable:
+        if entry.deformable_type == "surface":
+            raise ValueError(f"The surface {entry.root_path} is seen as a mesh that differs from its simulation nodes.")
+        remap = build_volume_vis_barycentric_remap(entry.vertices, entry.indices, entry.vis_vertices, self._device)
+        if remap is None:
+            raise ValueError(f"No tetrahedron of {entry.root_path} can carry its visual mesh {entry.vis_mesh_path}.")
+        return _WeightTable(remap.tet_vertex_indices.numpy(), remap.bary_weights.numpy())
+
+
+def _weighted_batch(
+    carried: Sequence[tuple[DeformableStageEntry, int, _WeightTable]], device: str
+) -> tuple[Any, dict[str, tuple[int, int]]]:
+    count = sum(entry.vis_vertex_count for entry, _, _ in carried)
+    nodes, weights = np.empty((count, 4), dtype=np.int32), np.empty((count, 4), dtype=np.float32)
+    ranges: dict[str, tuple[int, int]] = {}
+    row = 0
+    for entry, first_node, table in carried:
+        rows = slice(row, row + entry.vis_vertex_count)
+        np.add(table.nodes, first_node, out=nodes[rows])
+        weights[rows] = table.weights
+        ranges[entry.vis_mesh_path] = (row, entry.vis_vertex_count)
+        row = rows.stop
+    batch = SceneDataFormat.WeightedPoints()
+    batch.indices = wp.array(nodes, dtype=wp.int32, device=device)
+    batch.weights = wp.array(weights, dtype=wp.float32, device=device)
+    return batch, ranges

@@ -144,7 +144,14 @@ def test_of_several_tetrahedral_meshes_the_nearest_is_used_with_a_warning(stage,
     define_tets(stage, "/Soft/a/deep")
     define_tets(stage, "/Soft/b")
     assert read(root).sim_mesh_path == "/Soft/b"
-    assert "/Soft holds 2 tetrahedral meshes; only /Soft/b is used" in caplog.text
+    assert "/Soft holds several tetrahedral meshes; only /Soft/b is used" in caplog.text
+
+
+def test_a_simulation_schema_tells_tetrahedral_meshes_apart(stage):
+    root = define_root(stage, "/Soft")
+    define_tets(stage, "/Soft/collision")
+    apply(define_tets(stage, "/Soft/sim").GetPrim(), "OmniPhysicsVolumeDeformableSimAPI")
+    assert read(root).sim_mesh_path == "/Soft/sim"
 
 
 @pytest.mark.parametrize("with_empty_mesh", [False, True])
