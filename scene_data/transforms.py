@@ -211,10 +211,19 @@ def to_quat(q: wp.quatf):
 
 
 @wp.func
-def to_quat(m: wp.mat33f):
-    x = unit(wp.vec3f(m[0, 0], m[1, 0], m[2, 0]))
-    y = unit(wp.vec3f(m[0, 1], m[1, 1], m[2, 1]))
-    z = unit(wp.vec3f(m[0, 2], m[1, 2], m[2, 2]))
+def is_rotation(x: wp.vec3f, y: wp.vec3f, z: wp.vec3f):
+    """Whether three axes are those of a rotation, to single precision; not for NaN."""
+    lengths = wp.abs(wp.dot(x, x) - 1.0) + wp.abs(wp.dot(y, y) - 1.0)
+    angle = wp.abs(wp.dot(x, y))
+    third = wp.cross(x, y) - z
+    return lengths + angle + wp.dot(third, third) < 1.0e-5
+
+
+@wp.func
+def nearest_quat(first: wp.vec3f, second: wp.vec3f, third: wp.vec3f):
+    x = unit(first)
+    y = unit(second)
+    z = unit(third)
     axes_squared = wp.dot(x, x) + wp.dot(y, y) + wp.dot(z, z)
     if wp.isnan(axes_squared):
         # `wp.quat_from_matrix` would make it zero.
@@ -230,6 +239,17 @@ def to_quat(m: wp.mat33f):
     y = unit(y)
     z = wp.cross(x, y)
     return wp.quat_from_matrix(wp.matrix_from_cols(x, y, z))
+
+
+@wp.func
+def to_quat(m: wp.mat33f):
+    x = wp.vec3f(m[0, 0], m[1, 0], m[2, 0])
+    y = wp.vec3f(m[0, 1], m[1, 1], m[2, 1])
+    z = wp.vec3f(m[0, 2], m[1, 2], m[2, 2])
+    if is_rotation(x, y, z):
+        # What engines publish; the rest is for matrices that somebody wrote.
+        return wp.quat_from_matrix(m)
+    return nearest_quat(x, y, z)
 
 
 @wp.func
