@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import warp as wp
 
@@ -20,6 +20,7 @@ __all__ = ["RENDER_MODES", "SimulationCfg", "SimulationContext"]
 
 RENDER_MODES = ("synchronous", "pipelined", "free_running")
 
+TransportT = TypeVar("TransportT")
 CameraChoice = Sequence[CameraCfg] | Callable[[SceneDescription], Sequence[CameraCfg]]
 
 _logger = logging.getLogger(__name__)
@@ -40,8 +41,8 @@ class SimulationCfg:
         cameras: `scene_data.renderers.CameraCfg`s, or a function that chooses them once it is given the scene.
         visualizer_cfgs: Configurations of viewers.
         render_backend: Name of the render backend.
-        max_frame_bytes: Budget of the frame store; None is what the cameras need for each frame to be held while the
-            next two are rendered.
+        max_frame_bytes: Budget of the frame store; None is what the cameras need for `held_frames`.
+        held_frames: Frames of each plane that readers and transports can hold beside the latest and the next one.
     """
 
     physics: PhysicsCfg
@@ -53,6 +54,7 @@ class SimulationCfg:
     visualizer_cfgs: Sequence[Any] = ()
     render_backend: str = "mujoco_warp"
     max_frame_bytes: int | None = None
+    held_frames: int = 2
 
     def __post_init__(self):
         if not isinstance(self.physics, PhysicsCfg):
@@ -61,6 +63,8 @@ class SimulationCfg:
             raise ValueError(f"dt must be above 0 s, got {self.dt}")
         if self.render_interval < 1:
             raise ValueError(f"render_interval must be at least 1 physics step, got {self.render_interval}")
+        if self.held_frames < 0:
+            raise ValueError(f"held_frames must not be negative, got {self.held_frames}")
         if self.render_mode not in RENDER_MODES:
             raise UnknownNameError("render mode", self.render_mode, RENDER_MODES)
 
@@ -111,6 +115,7 @@ class SimulationContext:
             render_mode=self.cfg.render_mode,
             device=self.cfg.device,
             max_frame_bytes=self.cfg.max_frame_bytes,
+            held_frames=self.cfg.held_frames,
             physics_lock=self.physics_lock,
             clock=lambda: self.simulation_time_ns,
         )
@@ -185,6 +190,30 @@ class SimulationContext:
         self._require_open()
         if self._pipeline is not None:
             self._pipeline.after_step()
+
+    def add_transport(self, transport: TransportT) -> TransportT:
+        """Publish the cameras' frames through a transport of `scene_data.renderers.transports` too, and return it.
+
+        It is closed with the simulation, and taken out of it when it fails.
+
+        Raises:
+            ValueError: There are no cameras.
+        """
+        self._require_open()
+        if self._pipeline is None:
+            raise ValueError("this simulation has no cameras, so there is nothing to publish")
+        self._pipeline.add_transport(transport)
+        return transport
+
+    def remove_transport(self, transport: Any) -> None:
+        """Close a transport and publish no longer through it.
+
+        Raises:
+            ValueError: It is none of this simulation's.
+        """
+        if self._pipeline is None:
+            raise ValueError("this simulation has no cameras, and so no transports")
+        self._pipeline.remove_transport(transport)
 
     def forward(self) -> None:
         """Announce that the state was written from outside, and bring all poses up to it."""

@@ -24,7 +24,7 @@ from .status import FrameStatus
 __all__ = ["HELD_FRAMES", "CorePlan", "UnsupportedPlaneError"]
 
 HELD_FRAMES = 2
-"""Frames per plane that consumers can hold beside the latest and the next one, unless a budget is given."""
+"""Frames per plane that consumers can hold beside the latest and the next one, unless told otherwise."""
 
 
 class UnsupportedPlaneError(SceneDataError, ValueError):
@@ -69,7 +69,12 @@ class CorePlan:
 
     @classmethod
     def of(
-        cls, scene: SceneDescription, cameras: Sequence[CameraCfg], render_backend: str, max_frame_bytes: int | None
+        cls,
+        scene: SceneDescription,
+        cameras: Sequence[CameraCfg],
+        render_backend: str,
+        max_frame_bytes: int | None,
+        held_frames: int = HELD_FRAMES,
     ) -> "CorePlan":
         """Decide and check everything.
 
@@ -85,7 +90,7 @@ class CorePlan:
             raise ValueError(f"camera names must be unique, but {repeated} is given more than once")
         descriptors = tuple(describe_camera(cfg, index, scene) for index, cfg in enumerate(cameras, start=1))
         _check_backend(render_backend, renderers.get(render_backend), scene, descriptors)
-        histories = [(camera.id, HELD_FRAMES) for camera in descriptors]
+        histories = [(camera.id, held_frames) for camera in descriptors]
         needed = compute_frame_byte_capacity(descriptors, histories)
         least = sum(camera.layout(plane).byte_length for camera in descriptors for plane in camera.planes)
         if max_frame_bytes is not None and max_frame_bytes < least:

@@ -4,6 +4,7 @@ A turn in order: under the physics lock, see who is due, take a snapshot, and en
 lock released, wait for capacity, submit, finish, hand the frames out, and leave the guard.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,12 +19,14 @@ from scene_data.scene import SceneDescription
 
 from ..camera_sensor import DATA_TYPES, Camera, CameraData, FrameInfo
 from .admission import InFlightGuard
+from .camera_poses import CameraPoses
 from .core import RenderCore
-from .core_plan import CorePlan
+from .core_plan import HELD_FRAMES, CorePlan
 from .demand import RenderPlan
 from .frames import FrameLease
 from .layout import PlaneKind
 from .pacing import PACINGS
+from .publication import CameraFrames, FrameTransport
 from .snapshots import RenderSnapshot, SnapshotPool
 from .status import FrameStatus, FrameStatusCode, StaleGenerationError
 
@@ -32,6 +35,8 @@ __all__ = ["RenderPipeline", "RenderTurnError", "Sensor"]
 StateVersion = tuple[int, ...]
 
 _OK = FrameStatus(FrameStatusCode.OK)
+
+_logger = logging.getLogger(__name__)
 
 
 class RenderTurnError(SceneDataError, RuntimeError):
@@ -91,7 +96,8 @@ class RenderPipeline:
         device: Warp device of the frames.
         physics_lock: Covers every step of the engine; held here only while a snapshot is taken.
         clock: Simulation time [ns] of the present state.
-        max_frame_bytes: Budget of the frame store; None is what `HELD_FRAMES` needs.
+        max_frame_bytes: Budget of the frame store; None is what `held_frames` needs.
+        held_frames: Frames per plane that consumers can hold beside the latest and the next one.
 
     Attributes:
         core: The render core.
@@ -116,6 +122,7 @@ class RenderPipeline:
         physics_lock: Any,
         clock: Callable[[], int],
         max_frame_bytes: int | None = None,
+        held_frames: int = HELD_FRAMES,
     ):
         if render_mode not in PACINGS:
             raise UnknownNameError("render mode", render_mode, PACINGS)
@@ -129,6 +136,8 @@ class RenderPipeline:
         self._clock = clock
         self._render_backend = render_backend
         self._max_frame_bytes = max_frame_bytes
+        self._held_frames = held_frames
+        self._transports: list[FrameTransport] = []
         self._guard = InFlightGuard()
         self._turn_lock = threading.Lock()
         self._in_flight: Turn | None = None
@@ -149,7 +158,7 @@ class RenderPipeline:
 
     def plan(self, scene: SceneDescription, cameras: Sequence[CameraCfg]) -> CorePlan:
         """What a core for these cameras has to be; raises what does not fit, and touches nothing."""
-        return CorePlan.of(scene, cameras, self._render_backend, self._max_frame_bytes)
+        return CorePlan.of(scene, cameras, self._render_backend, self._max_frame_bytes, self._held_frames)
 
     def before_step(self) -> None:
         """Let the render mode do what it has to before the physics steps."""
@@ -160,6 +169,22 @@ class RenderPipeline:
         """Render for whom it is time, as the render mode has it."""
         with self._turn_lock:
             return self._pacing.after_step(self)
+
+    def add_transport(self, transport: FrameTransport) -> None:
+        """Hand the frames of the turns to come to a transport too."""
+        with self._turn_lock:
+            transport.start(self.core, self._descriptors)
+            self._transports.append(transport)
+
+    def remove_transport(self, transport: FrameTransport) -> None:
+        """Close a transport and forget it.
+
+        Raises:
+            ValueError: It was not added, or fell out because it failed.
+        """
+        with self._turn_lock:
+            self._transports.remove(transport)
+        transport.close()
 
     def reload(self, plan: CorePlan, swap_engine: Callable[[], None]) -> None:
         """Go on with another model, whose plan is made.
@@ -180,16 +205,23 @@ class RenderPipeline:
             with self._turn_lock:
                 self._abandon_turn()
                 self._guard.wait_empty()
+                self._for_each_transport(lambda transport: transport.stop())
                 with self._physics_lock:
                     swap_engine()
                 if not plan.fits(self.core):
                     self._replace_core(plan)
                 self._start_generation(plan)
+                self._for_each_transport(lambda transport: transport.start(self.core, self._descriptors))
             self.core.start_accepting_snapshots()
 
     def close(self) -> None:
-        """Drop the consumers, end the render thread, free the snapshots. Leases that others hold stay valid."""
+        """Drop the consumers, end the render thread, free the snapshots. Leases that others hold stay valid.
+
+        Raises:
+            ExceptionGroup: Transports that failed to close; all the rest was closed all the same.
+        """
         self._guard.close()
+        failures = self._close_transports()
         for sensor in self._sensors.values():
             self.core.unregister_consumer(sensor.consumer)
         self.core.request_cancel_render_turn()
@@ -200,6 +232,8 @@ class RenderPipeline:
                 sensor.data = None
         self._guard.wait_empty()
         self.pool.deactivate()
+        if failures:
+            raise ExceptionGroup("closing the transports failed", failures)
 
     # -- the steps of a turn, called by the render modes
 
@@ -227,6 +261,7 @@ class RenderPipeline:
         """
         with self._physics_lock, self.provider.consistent_read():
             now = self._clock()
+            self._for_each_transport(lambda transport: transport.look(now))
             ids = self._sensors if camera_ids is None else camera_ids
             plans = tuple(plan for plan in (self.core.evaluate_demand(now, id) for id in ids) if plan.consumers)
             if not plans:
@@ -238,6 +273,7 @@ class RenderPipeline:
             if not self._guard.enter():
                 result.snapshot.release()
                 return FrameStatus(FrameStatusCode.STOPPED, message="The model is being reloaded.")
+            self._poses.capture(result.snapshot, (plan.camera_id for plan in plans if self._is_for_transports(plan)))
             return Turn(plans, result.snapshot, now, self.provider.env_time_ns, self._state_version())
 
     def begin_turn_where_moved(self, wanted: Sensor) -> Turn | FrameStatus:
@@ -311,6 +347,8 @@ class RenderPipeline:
             raise RenderTurnError("The render core could not be set up", status)
         self._model_generation = generation
         self._turn_count = 0
+        self._poses = CameraPoses(plan.scene, plan.descriptors)
+        self._descriptors = {descriptor.name: descriptor for descriptor in plan.descriptors}
         for cfg, descriptor in zip(plan.cameras, plan.descriptors, strict=True):
             consumer = self.core.register_one_shot_consumer(cfg.name, descriptor.id)
             self._sensors[descriptor.id] = Sensor(Camera(cfg, descriptor, self._read, self._lag), consumer)
@@ -349,27 +387,79 @@ class RenderPipeline:
             self._guard.leave()
 
     def _deliver(self, plan: RenderPlan, turn: Turn, first_capture: int) -> None:
-        sensor = self._sensors[plan.camera_id]
-        if sensor.consumer not in plan.consumers:
-            return
         leases = self._leases_of_turn(plan, first_capture)
-        # A frame that could not be made leaves nothing in its place: an older one must not pass for it.
-        sensor.data = None
-        if leases is None:
+        self._deliver_to_sensor(plan, turn, leases)
+        if leases and self._is_for_transports(plan):
+            self._deliver_to_transports(plan, turn, leases)
+
+    def _deliver_to_sensor(self, plan: RenderPlan, turn: Turn, leases: dict[PlaneKind, FrameLease]) -> None:
+        """Let a camera that is due, or whose planes were all made for others anyway, have its frames."""
+        sensor = self._sensors[plan.camera_id]
+        is_due = sensor.consumer in plan.consumers
+        if len(leases) < len(sensor.camera.descriptor.planes):
+            # A frame that could not be made leaves nothing in its place: an older one must not pass for it.
+            sensor.data = None if is_due else sensor.data
             return
         by_type = {data_type: leases[DATA_TYPES[data_type]] for data_type in sensor.camera.cfg.data_types}
         capture_id = next(iter(leases.values())).stamp.capture_id
         sensor.data = CameraData(by_type, FrameInfo(turn.simulation_time_ns, turn.env_time_ns, capture_id))
         sensor.version, sensor.turn = turn.version, self._turn_count
-        self.core.mark_delivered(plan, sensor.consumer)
+        if is_due:
+            self.core.mark_delivered(plan, sensor.consumer)
 
-    def _leases_of_turn(self, plan: RenderPlan, first_capture: int) -> dict[PlaneKind, FrameLease] | None:
-        """The frames that the turn made for a camera; None when a plane is missing."""
+    def _deliver_to_transports(self, plan: RenderPlan, turn: Turn, leases: dict[PlaneKind, FrameLease]) -> None:
+        frames = CameraFrames(
+            self._sensors[plan.camera_id].camera.descriptor,
+            # Whoever reads a sensor may release its leases; these are the transports' own.
+            {plane: lease for plane in leases if (lease := self.core.acquire_latest(plan.camera_id, plane))},
+            plan.consumers,
+            next(iter(leases.values())).stamp.capture_id,
+            turn.simulation_time_ns,
+            turn.env_time_ns,
+            self._poses.view(plan.camera_id),
+        )
+
+        def deliver(transport: FrameTransport) -> None:
+            for consumer in transport.deliver(frames):
+                self.core.mark_delivered(plan, consumer)
+
+        self._for_each_transport(deliver)
+
+    def _is_for_transports(self, plan: RenderPlan) -> bool:
+        return set(plan.consumers) != {self._sensors[plan.camera_id].consumer} and bool(self._transports)
+
+    def _for_each_transport(self, call: Callable[[FrameTransport], None]) -> None:
+        """Call each transport; one that fails is logged and taken out, and the simulation goes on."""
+        for transport in tuple(self._transports):
+            try:
+                call(transport)
+            except Exception:
+                _logger.exception("%s failed and publishes no longer", type(transport).__name__)
+                self._transports = [other for other in self._transports if other is not transport]
+                try:
+                    transport.close()
+                except Exception:
+                    _logger.exception("closing %s failed", type(transport).__name__)
+
+    def _close_transports(self) -> list[Exception]:
+        failures: list[Exception] = []
+        transports, self._transports = self._transports, []  # a turn that hangs holds the turn lock
+        for transport in transports:
+            try:
+                transport.close()
+            except Exception as failure:  # the others get their turn; what failed is raised at the end
+                _logger.exception("closing %s failed", type(transport).__name__)
+                failures.append(failure)
+        return failures
+
+    def _leases_of_turn(self, plan: RenderPlan, first_capture: int) -> dict[PlaneKind, FrameLease]:
+        """The frames that the turn made for a camera, by plane; a plane that could not be made is missing."""
         leases = {plane: self.core.acquire_latest(plan.camera_id, plane) for plane in plan.planes}
-        found = {plane: lease for plane, lease in leases.items() if lease is not None}
-        captures = {lease.stamp.capture_id for lease in found.values()}
-        whole = len(found) == len(leases) and len(captures) == 1 and min(captures) >= first_capture
-        return found if whole else None
+        return {
+            plane: lease
+            for plane, lease in leases.items()
+            if lease is not None and lease.stamp.capture_id >= first_capture
+        }
 
     def _with_holders(self, status: FrameStatus) -> FrameStatus:
         """The status, with who holds frames in its message where the frame budget is what failed."""

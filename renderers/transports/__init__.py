@@ -4,14 +4,24 @@ Every transport but the Python one needs a library of its own, which is imported
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .queue import BoundedPublicationQueue, PublicationItem, PublicationWorker
 
-_LAZY: dict[str, str] = {}
+if TYPE_CHECKING:
+    from .python import CameraPublicationTransport, ConsumerMode, FrameConsumer
+
+_LAZY = {
+    "CameraPublicationTransport": ".python",
+    "ConsumerMode": ".python",
+    "FrameConsumer": ".python",
+}
 
 __all__ = [
     "BoundedPublicationQueue",
+    "CameraPublicationTransport",
+    "ConsumerMode",
+    "FrameConsumer",
     "PublicationItem",
     "PublicationWorker",
 ]
