@@ -3,9 +3,12 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from scene_data.optional import optional_libraries
+
 if TYPE_CHECKING:
     from scene_data.backends.mujoco import MujocoSceneDataBackend
     from scene_data.backends.mujoco_batch import MujocoBatchSceneDataBackend
+    from scene_data.backends.mujoco_data_list import MujocoDataListSceneDataBackend
     from scene_data.backends.mujoco_physics import MujocoPhysicsCfg
     from scene_data.backends.mujoco_warp import MujocoWarpSceneDataBackend
     from scene_data.backends.newton import NewtonSceneDataBackend
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MujocoBatchSceneDataBackend",
+    "MujocoDataListSceneDataBackend",
     "MujocoPhysicsCfg",
     "MujocoSceneDataBackend",
     "MujocoWarpSceneDataBackend",
@@ -24,6 +28,7 @@ __all__ = [
 
 _MODULES = {
     "MujocoBatchSceneDataBackend": "scene_data.backends.mujoco_batch",
+    "MujocoDataListSceneDataBackend": "scene_data.backends.mujoco_data_list",
     "MujocoPhysicsCfg": "scene_data.backends.mujoco_physics",
     "MujocoSceneDataBackend": "scene_data.backends.mujoco",
     "MujocoWarpSceneDataBackend": "scene_data.backends.mujoco_warp",
@@ -36,7 +41,8 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+    with optional_libraries(name):
+        return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

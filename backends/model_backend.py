@@ -20,7 +20,10 @@ class ModelBackend(SceneDataBackend):
         mj_model: The model.
         num_envs: Number of environments N.
         transform_count: Number of transforms, `N * nbody`.
+        provides: What `describe_scene().native` has of the engine's own.
     """
+
+    provides = ("mujoco_model",)
 
     def __init__(self, mj_model: mujoco.MjModel, num_envs: int):
         self.mj_model = mj_model

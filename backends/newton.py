@@ -41,6 +41,7 @@ class NewtonSceneDataBackend(SceneDataBackend):
     graph is captured will be repeated by replays that run no Python: from then on every read publishes anew.
 
     Attributes:
+        provides: What `describe_scene().native` has of the engine's own.
         simulation_time_ns: Newton keeps no time, so this is 0 until the owner of the loop sets it.
 
     Args:
@@ -54,6 +55,8 @@ class NewtonSceneDataBackend(SceneDataBackend):
         TypeError: An argument is of another type.
         ValueError: The state belongs to another model.
     """
+
+    provides = ("newton_model",)
 
     def __init__(
         self,

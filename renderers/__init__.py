@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from scene_data.camera import CameraCfg
+from scene_data.optional import optional_libraries
 
 from .render_core import (
     BodyMount,
@@ -49,11 +50,13 @@ from .render_core import (
 if TYPE_CHECKING:
     from .camera_sensor import Camera
     from .disabled import DisabledRenderBackend
+    from .mujoco_gl import MujocoGlRenderBackend
     from .mujoco_warp import MujocoWarpRenderBackend
 
 _LAZY = {
     "Camera": ".camera_sensor",
     "DisabledRenderBackend": ".disabled",
+    "MujocoGlRenderBackend": ".mujoco_gl",
     "MujocoWarpRenderBackend": ".mujoco_warp",
 }
 
@@ -75,6 +78,7 @@ __all__ = [
     "FrameWriter",
     "Intrinsics",
     "ModelCamera",
+    "MujocoGlRenderBackend",
     "MujocoWarpRenderBackend",
     "Orthographic",
     "Pinhole",
@@ -103,7 +107,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_LAZY[name], __name__), name)
+    with optional_libraries(name):
+        return getattr(import_module(_LAZY[name], __name__), name)
 
 
 def __dir__() -> list[str]:

@@ -11,34 +11,19 @@ disturb the others.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from scene_data.errors import AdapterLoadError, MissingDependencyError, UnknownNameError
+from scene_data.optional import optional_libraries
 
 __all__ = ["Registry", "backends", "physics", "pipelines", "renderers", "visualizers"]
 
 _logger = logging.getLogger(__name__)
 
 _BUILT_IN_PREFIX = "scene_data."
-
-# Which extra of this package installs which optional library.
-_EXTRA_OF_LIBRARY = {
-    "av": "video",
-    "cyclonedds": "ros2",
-    "gymnasium": "gym",
-    "imageio": "video",
-    "mcap": "mcap",
-    "mcap_ros2": "mcap",
-    "newton": "newton",
-    "ovphysx": "physx",
-    "pxr": "usd",
-    "rerun": "rerun",
-    "torch": "torch",
-    "viser": "viser",
-}
 
 
 class Registry:
@@ -48,13 +33,11 @@ class Registry:
         group: Entry point group to read, for example `"scene_data.backends"`. It is read once, when a name is first
             needed.
         kind: What the names stand for, for use in messages.
-        extras: The extra that installs each optional library, by the name of its top-level module.
     """
 
-    def __init__(self, group: str, kind: str, extras: Mapping[str, str]):
+    def __init__(self, group: str, kind: str):
         self.group = group
         self.kind = kind
-        self._extras = dict(extras)
 
     def names(self) -> tuple[str, ...]:
         """Return the known names in alphabetical order. Nothing is imported for it."""
@@ -74,6 +57,14 @@ class Registry:
         if isinstance(target, EntryPoint):
             target = self._targets[name] = self._load(target)
         return target
+
+    def installed(self) -> Iterator[tuple[str, type[Any]]]:
+        """Names and classes of the adapters that can be imported here."""
+        for name in self.names():
+            try:
+                yield name, self.get(name)
+            except (MissingDependencyError, AdapterLoadError):
+                continue
 
     def register(self, name: str, target: type[Any] | str) -> None:
         """Add an adapter under a name.
@@ -109,15 +100,10 @@ class Registry:
 
     def _load(self, entry: EntryPoint) -> type[Any]:
         try:
-            return entry.load()
+            with optional_libraries(f"The {self.kind} {entry.name!r}"):
+                return entry.load()
         except MissingDependencyError:
             raise
-        except ModuleNotFoundError as error:
-            library = (error.name or "").partition(".")[0]
-            if library in self._extras:
-                purpose = f"The {self.kind} {entry.name!r}"
-                raise MissingDependencyError(library, self._extras[library], purpose) from error
-            raise AdapterLoadError(self.kind, entry.name, entry.value, str(error)) from error
         except Exception as error:  # a plug-in may fail in any way, and the message has to say which one did
             raise AdapterLoadError(self.kind, entry.name, entry.value, f"{type(error).__name__}: {error}") from error
 
@@ -132,13 +118,13 @@ def _describe(target: type[Any] | EntryPoint) -> str:
     return f"{target.__module__}:{target.__qualname__}"
 
 
-backends = Registry("scene_data.backends", "physics backend", _EXTRA_OF_LIBRARY)
+backends = Registry("scene_data.backends", "physics backend")
 """What publishes an engine's state: subclasses of `SceneDataBackend`."""
-renderers = Registry("scene_data.renderers", "render backend", _EXTRA_OF_LIBRARY)
+renderers = Registry("scene_data.renderers", "render backend")
 """What draws frames: subclasses of `RenderBackend`."""
-visualizers = Registry("scene_data.visualizers", "viewer", _EXTRA_OF_LIBRARY)
+visualizers = Registry("scene_data.visualizers", "viewer")
 """What shows a simulation to people."""
-physics = Registry("scene_data.physics", "engine", _EXTRA_OF_LIBRARY)
+physics = Registry("scene_data.physics", "engine")
 """Engines that a SimulationContext steps: the configuration class of each."""
-pipelines = Registry("scene_data.pipelines", "render pipeline", _EXTRA_OF_LIBRARY)
+pipelines = Registry("scene_data.pipelines", "render pipeline")
 """What a SimulationContext hands its cameras to."""

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from scene_data import registry
+from scene_data import optional, registry
 from scene_data.errors import AdapterLoadError, MissingDependencyError, UnknownNameError
 from scene_data.registry import Registry
 
 GROUP = "scene_data.backends"
-EXTRAS = {"absent_library": "special"}
 
 InstallPlugin = Callable[..., None]
 
@@ -39,7 +38,7 @@ def install_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterable[
 
 
 def fresh_registry() -> Registry:
-    return Registry(GROUP, "physics backend", EXTRAS)
+    return Registry(GROUP, "physics backend")
 
 
 def test_built_in_names_are_known_without_importing_them():
@@ -79,7 +78,8 @@ def test_an_unknown_name_lists_the_known_ones(install_plugin: InstallPlugin):
     assert "mujoco_batch" in e.value.known
 
 
-def test_a_missing_optional_library_names_the_extra(install_plugin: InstallPlugin):
+def test_a_missing_optional_library_names_the_extra(install_plugin: InstallPlugin, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(optional.EXTRA_OF_LIBRARY, "absent_library", "special")
     source = "from absent_library.inner import thing\nclass Engine: pass\n"
     install_plugin("needy", {"needy": "needy_plugin:Engine"}, {"needy_plugin": source})
     with pytest.raises(MissingDependencyError, match=r"physics backend 'needy' needs 'absent_library'.*\[special\]"):
@@ -138,3 +138,28 @@ def test_register_refuses_a_name_that_is_taken():
 def test_register_refuses_a_target_of_another_form(target: str):
     with pytest.raises(ValueError, match=r"'mine' needs a target 'module:attribute', not"):
         fresh_registry().register("mine", target)
+
+
+def test_installed_passes_over_what_cannot_be_imported(install_plugin: InstallPlugin, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(optional.EXTRA_OF_LIBRARY, "absent_library", "special")
+    install_plugin(
+        "mixed",
+        {"absent": "mixed_absent:Engine", "broken": "mixed_broken:Engine", "whole": "mixed_whole:Engine"},
+        {
+            "mixed_absent": "import absent_library\nclass Engine: pass\n",
+            "mixed_broken": "raise RuntimeError('broken')\n",
+            "mixed_whole": "class Engine: pass\n",
+        },
+    )
+    installed = dict(fresh_registry().installed())
+    assert installed["whole"].__name__ == "Engine"
+    assert {"absent", "broken"}.isdisjoint(installed)
+
+
+def test_a_lazy_export_names_the_extra_too(monkeypatch: pytest.MonkeyPatch):
+    from scene_data import backends
+
+    monkeypatch.setitem(sys.modules, "ovphysx", None)
+    monkeypatch.delitem(sys.modules, "scene_data.backends.ovphysx", raising=False)
+    with pytest.raises(MissingDependencyError, match=r"OvPhysxSceneDataBackend needs 'ovphysx'.*\[physx\]"):
+        backends.OvPhysxSceneDataBackend  # noqa: B018

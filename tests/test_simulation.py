@@ -10,7 +10,7 @@ import pytest
 from scene_data import SimulationCfg, SimulationContext
 from scene_data.backends import MujocoPhysicsCfg
 from scene_data.camera import CameraCfg, Orthographic, VisualOptions, WorldPose
-from scene_data.errors import ModelLoadError, UnknownNameError
+from scene_data.errors import ModelLoadError, UnknownNameError, UnmetRequirementError
 from scene_data.renderers.render_core.capacity import FRAMES_PER_PLANE
 from scene_data.renderers.render_core.core_plan import HELD_FRAMES
 
@@ -296,6 +296,13 @@ class TestBadInput:
     def test_unknown_render_backend(self, model):
         with pytest.raises(UnknownNameError, match="render backend 'vulkan'. Known: .*mujoco_warp"):
             open_context(model, render_backend="vulkan")
+
+    def test_a_render_backend_that_needs_more_names_the_engines_that_have_it(self, model, monkeypatch):
+        monkeypatch.setattr("scene_data.scene.SceneDescription.native", lambda self, name: None)
+        with pytest.raises(
+            UnmetRequirementError, match="'mujoco_warp' needs 'mujoco_model'.*: mujoco, mujoco_batch, mujoco_warp"
+        ):
+            open_context(model)
 
     def test_disabled_render_backend(self, model):
         with pytest.raises(RuntimeError, match="BACKEND_UNAVAILABLE"):

@@ -120,7 +120,7 @@ def _check_backend(
 ) -> None:
     for need in getattr(backend, "requires", ()):
         if scene.native(need) is None:
-            able = [other for other in backends.names() if need in getattr(backends.get(other), "provides", ())]
+            able = [other for other, physics in backends.installed() if need in getattr(physics, "provides", ())]
             raise UnmetRequirementError(f"render backend {name!r}", need, able)
     for camera in cameras:
         for plane in camera.planes:
@@ -129,4 +129,4 @@ def _check_backend(
 
 
 def _makers(plane: PlaneKind) -> list[str]:
-    return [name for name in renderers.names() if plane in renderers.get(name).supported_planes]
+    return [name for name, backend in renderers.installed() if plane in backend.supported_planes]

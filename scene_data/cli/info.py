@@ -130,8 +130,12 @@ def _consumer_table(scene: SceneDescription) -> Table:
     """Every registered consumer, and whether this engine offers what it needs."""
     table = Table("consumer", "kind", "needs", "here", title="Consumers")
     for registry in (renderers, visualizers):
+        installed = dict(registry.installed())
         for name in registry.names():
-            needs = sorted(getattr(registry.get(name), "requires", ()))
+            if name not in installed:
+                table.add_row(name, registry.kind, "", "[dim]its library is not installed[/]")
+                continue
+            needs = sorted(getattr(installed[name], "requires", ()))
             unmet = [need for need in needs if scene.native(need) is None]
             verdict = f"[red]lacks {', '.join(unmet)}[/]" if unmet else "[green]yes[/]"
             table.add_row(name, registry.kind, ", ".join(needs) or "the scene description", verdict)
