@@ -75,8 +75,8 @@ def read(prim) -> DeformableStageEntry:
 
 def test_a_tetrahedral_mesh_is_a_volume_seen_as_its_visual_mesh(stage):
     root = define_root(stage, "/Soft")
-    define_tets(stage, "/Soft/sim")
     define_mesh(stage, "/Soft/skin", points=[*TRIANGLE, (1, 1, 0)], faces=[0, 1, 2, 1, 3, 2])
+    define_tets(stage, "/Soft/sim")
     entry = read(root)
     assert (entry.root_path, entry.sim_mesh_path, entry.vis_mesh_path) == ("/Soft", "/Soft/sim", "/Soft/skin")
     assert (entry.deformable_type, entry.vertex_count, entry.vis_vertex_count) == ("volume", 4, 4)
@@ -98,13 +98,13 @@ def test_a_volume_without_a_visual_mesh_is_seen_as_its_nodes(stage):
 
 def test_a_surface_with_a_simulation_schema_is_seen_as_the_other_mesh(stage):
     root = define_root(stage, "/Cloth")
-    define_mesh(stage, "/Cloth/a_visual", points=[*TRIANGLE, (0, 0, 1)])
+    define_mesh(stage, "/Cloth/a_skin", points=[*TRIANGLE, (0, 0, 1)])
     define_mesh(stage, "/Cloth/sim", "OmniPhysicsSurfaceDeformableSimAPI")
     entry = read(root)
     assert (entry.deformable_type, entry.sim_mesh_path, entry.vis_mesh_path) == (
         "surface",
         "/Cloth/sim",
-        "/Cloth/a_visual",
+        "/Cloth/a_skin",
     )
     assert (entry.vertex_count, entry.vis_vertex_count) == (3, 4)
     assert entry.indices.tolist() == [0, 1, 2]
