@@ -46,8 +46,10 @@ $(PHYSX)/.installed: pyproject.toml constraints.txt
 test-physx: $(PHYSX)/.installed ## Install PhysX beside the rest, and test what publishes it
 	$(PHYSX)/bin/python -m pytest tests/test_ovphysx_backend.py tests/test_falling_box.py
 
-test-peer: $(INSTALLED) ## Run Isaac Lab's own tests of its scene_data on ours (downloads its wheel into build/peer)
+test-peer: $(INSTALLED) ## Run Isaac Lab's own tests on ours, and the bridges to it and mjlab (downloads both)
 	$(BIN)/python tests/peer/isaaclab_tests.py
+	$(BIN)/python tests/peer/mjlab_wheel.py
+	$(BIN)/python -m pytest tests/test_interop.py
 
 lint: $(INSTALLED) ## Check style, formatting and types
 	$(BIN)/ruff check

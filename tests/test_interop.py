@@ -221,6 +221,29 @@ def test_isaaclabs_provider_reads_the_c_engine_in_single_precision(isaaclab: Mod
     np.testing.assert_allclose(cloth.numpy(), data.flexvert_xpos, atol=1e-6)
 
 
+SKINNED = """
+<mujoco>
+  <worldbody>
+    <body name="bone" pos="1 2 3"><freejoint/><geom size=".1"/></body>
+  </worldbody>
+  <deformable>
+    <skin name="skin" vertex="0 0 0 1 0 0 0 0 2" face="0 1 2">
+      <bone body="bone" bindpos="0 0 0" bindquat="1 0 0 0" vertid="0 1 2" vertweight="1 1 1"/>
+    </skin>
+  </deformable>
+</mujoco>
+"""
+
+
+def test_skins_reach_isaaclab_as_points(formats: Any):
+    model = mujoco.MjModel.from_xml_string(SKINNED)
+    backend = BackendForIsaacLab(MujocoSceneDataBackend(model, mujoco.MjData(model)), formats)
+    ((points, ranges),) = backend.get_geometry_batches(formats.Points)
+    assert points._cls is formats.Points
+    assert ranges == {"/World/envs/env_0/skin": (0, 3)}
+    np.testing.assert_allclose(points.points.numpy(), [(1, 2, 3), (2, 2, 3), (1, 2, 5)], atol=1e-6)
+
+
 def test_isaaclabs_provider_draws_newtons_ropes(isaaclab: ModuleType):
     newton = pytest.importorskip("newton", reason="newton is not installed")
     from scene_data.backends import NewtonSceneDataBackend

@@ -154,6 +154,7 @@ def test_swaps_of_the_double_buffered_state_are_followed(model: newton.Model, an
     provider = SceneDataProvider(backend)
     quaternions = SceneDataFormat.Vec3_Quat()
     assert provider.get_transforms(quaternions)
+    assert backend.get_geometry_batches()[1][0].transforms is states[0].body_q
     before = backend.transforms_timestamp, backend.geometry_timestamp
     states[1].body_q.fill_(wp.transform((7, 8, 9), IDENTITY))
     states.reverse()
@@ -291,6 +292,15 @@ def test_bodies_that_were_written_are_never_computed_from_joints(model: newton.M
         np.testing.assert_array_equal(positions(provider), np.tile(np.float32([3, 1, 2]), (model.body_count, 1)))
 
 
+def test_a_solver_that_writes_joints_and_bodies_is_not_corrected(model: newton.Model, state: newton.State):
+    provider = SceneDataProvider(NewtonSceneDataBackend(model, state))
+    positions(provider)
+    stepped = state.body_q.numpy() + np.float32([0.01, 0, 0, 0, 0, 0, 0])
+    state.body_q.assign(stepped)
+    write_joints(model, state, env=1, angle=0.6, slide=0.4)
+    np.testing.assert_array_equal(positions(provider), stepped[:, :3])
+
+
 def test_where_joints_rule_every_read_follows_them(model: newton.Model, state: newton.State):
     provider = SceneDataProvider(NewtonSceneDataBackend(model, state, joints_rule=True))
     positions(provider)
@@ -388,6 +398,11 @@ def test_a_closed_rope_ends_where_it_begins():
     ((cables, ranges),) = backend.get_geometry_batches()
     assert ranges == {"/World/envs/env_0/ring": (0, 7)}
     np.testing.assert_allclose(endpoints_of(cables, backend.state.body_q.numpy()), points, atol=1e-5)
+    # Also while the solver lets the joint that closes it gape.
+    poses = backend.state.body_q.numpy()
+    poses[0, 2] += 0.1
+    vertices = endpoints_of(cables, poses)
+    np.testing.assert_allclose(vertices[[0, -1]], [points[0] + (0, 0, 0.05)] * 2, atol=1e-5)
 
 
 def test_a_rod_that_branches_is_no_polyline():

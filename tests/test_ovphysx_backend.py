@@ -128,7 +128,7 @@ def test_the_trajectory_is_the_same_with_and_without_readers():
 def test_deformables_are_ranges_of_the_padded_array():
     """PhysX simulates deformables on a GPU alone, so this is a stand-in of the shape of its interface."""
     paths, counts = ["/World/envs/env_0/sponge", "/World/envs/env_1/sponge"], (4, 3)
-    nodes = np.arange(24, dtype=np.float32).reshape(2, 4, 3)
+    nodes = np.arange(30, dtype=np.float32).reshape(2, 5, 3)
 
     class Result(SimpleNamespace):
         def __enter__(self):
@@ -149,7 +149,7 @@ def test_deformables_are_ranges_of_the_padded_array():
     (volumes,) = padded_nodes(SimpleNamespace(read_sync=read_sync, create_tensor_binding=create_tensor_binding))
     points, ranges = volumes.batch
     volumes.read()
-    assert ranges == {paths[1]: (0, 3), paths[0]: (4, 4)}
+    assert ranges == {paths[1]: (0, 3), paths[0]: (5, 4)}
     np.testing.assert_array_equal(points.points.numpy(), nodes.reshape(-1, 3))
 
 
