@@ -1,4 +1,7 @@
-"""Where a configuration's cameras sit in a scene and how they project, for the render backends that place them."""
+"""What render backends have to know of a scene: where cameras sit, how they project, and what does not fit."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -7,7 +10,11 @@ from scene_data.scene import CameraDescription, SceneDescription
 
 from .camera import BodyMount, CameraDescriptor, Intrinsics, ModelCamera, Orthographic, Pinhole, WorldPose
 
-__all__ = ["camera_mount", "camera_projection", "rotation_matrices"]
+if TYPE_CHECKING:
+    from .backend import RenderBackend
+    from .snapshots import RenderSnapshot
+
+__all__ = ["camera_mount", "camera_projection", "check_cameras", "check_snapshot", "pixel_rays", "rotation_matrices"]
 
 _DEFAULT_FOVY = 45.0
 
@@ -60,6 +67,65 @@ def camera_projection(camera: CameraDescriptor, scene: SceneDescription) -> Intr
     fx, fy = (float(length) * density for length in model_camera.focal)
     right, up = (float(length) * density for length in model_camera.principal)
     return Pinhole(fx, fy, 0.5 * camera.width - right, 0.5 * camera.height - up)
+
+
+def check_cameras(
+    backend: "RenderBackend | type[RenderBackend]",
+    name: str,
+    scene: SceneDescription,
+    cameras: Sequence[CameraDescriptor],
+) -> None:
+    """Check that a render backend of this name can draw these cameras in this scene.
+
+    Raises:
+        UnknownNameError: A camera or body is not in the scene.
+        ValueError: A plane that the backend does not make, or another number of environments than the scene's.
+    """
+    for camera in cameras:
+        if camera.num_envs != scene.num_envs:
+            raise ValueError(
+                f"camera {camera.name!r} is for {camera.num_envs} environments, but the scene has {scene.num_envs}"
+            )
+        if missing := [plane.value for plane in camera.planes if plane not in backend.supported_planes]:
+            raise ValueError(f"render backend {name!r} does not make {missing} of camera {camera.name!r}")
+        camera_mount(camera, scene)
+
+
+def check_snapshot(snapshot: "RenderSnapshot", scene: SceneDescription, uses_model_cameras: bool) -> None:
+    """Refuse a snapshot that is not of this scene.
+
+    Raises:
+        ValueError: It lacks poses that the scene's parts need, or has those of another number of parts.
+    """
+    cameras, lights, points = snapshot.cameras, snapshot.lights, snapshot.points
+    for what, published, count in (
+        ("body poses", snapshot.transforms and snapshot.transforms.positions, len(scene.bodies)),
+        ("camera poses", cameras and cameras.positions, len(scene.cameras) if cameras or uses_model_cameras else 0),
+        ("light poses", lights and lights.positions, len(scene.lights)),
+        ("flex vertices", points, scene.point_count),
+    ):
+        found = 0 if published is None else published.shape[0]
+        if found != scene.num_envs * count:
+            raise ValueError(
+                f"the snapshot has {found} {what}, but {scene.num_envs} environments of the scene have "
+                f"{scene.num_envs * count}"
+            )
+
+
+def pixel_rays(projection: Intrinsics, width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rays through the pixel centres, in the camera frame.
+
+    Returns:
+        Origins and directions (H, W, 3) float64, from the top left; a direction reaches a depth of 1 m.
+    """
+    u, v = np.meshgrid(np.arange(width) + 0.5, np.arange(height) + 0.5)
+    backwards = np.full_like(u, -1.0)
+    if isinstance(projection, Orthographic):
+        pixel = projection.height / height
+        origins = np.stack([(u - 0.5 * width) * pixel, (0.5 * height - v) * pixel, np.zeros_like(u)], axis=-1)
+        return origins, np.stack([np.zeros_like(u), np.zeros_like(u), backwards], axis=-1)
+    across = (u - projection.cx) / projection.fx, (projection.cy - v) / projection.fy
+    return np.zeros((height, width, 3)), np.stack([*across, backwards], axis=-1)
 
 
 def rotation_matrices(quaternions: np.ndarray) -> np.ndarray:
