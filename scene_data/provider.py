@@ -1,7 +1,8 @@
 """The one place where renderers and viewers read a scene, whatever engine moves it."""
 
 import re
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from scene_data.conversion import allocate_missing, bind
 from scene_data.formats import SceneDataFormat
 from scene_data.geometry import GeometryReader
 from scene_data.publication import PublicationReader
+from scene_data.streams import enqueueing, enqueues
 
 if TYPE_CHECKING:
     from pxr import Usd
@@ -49,6 +51,7 @@ class SceneDataProvider:
 
     # Poses
 
+    @enqueues
     def get_transforms(
         self,
         output: Any,
@@ -84,6 +87,7 @@ class SceneDataProvider:
         timestamp = self.backend.transforms_timestamp
         return self._transforms.read(output, source, timestamp, mapping, allow_passthrough, count, scales)
 
+    @enqueues
     def get_camera_poses(self, output: Any, allow_passthrough: bool = True) -> bool:
         """Read the poses of the model's cameras, at index `env * camera_count + camera`.
 
@@ -97,6 +101,7 @@ class SceneDataProvider:
         source = self.backend.get_camera_poses()
         return self._cameras.read(output, source, self.backend.cameras_timestamp, None, allow_passthrough)
 
+    @enqueues
     def get_light_poses(self, output: Any, allow_passthrough: bool = True) -> bool:
         """Read positions and directions of the model's lights, at index `env * light_count + light`.
 
@@ -110,6 +115,7 @@ class SceneDataProvider:
         source = self.backend.get_light_poses()
         return self._lights.read(output, source, self.backend.lights_timestamp, None, allow_passthrough)
 
+    @enqueues
     def init_output(self, output: Any) -> None:
         """Give `output` the arrays that it lacks: `transform_count` identities, on the publication's device."""
         allocate_missing(output, self.transform_count, publication_device(self.backend.transforms))
@@ -142,6 +148,7 @@ class SceneDataProvider:
 
     # Geometry
 
+    @enqueues
     def get_geometry_points(self, *, output: Any = None, offsets: dict[str, int] | None = None) -> Any:
         """Read points in the world frame.
 
@@ -261,9 +268,13 @@ class SceneDataProvider:
         """Simulation time of each environment [ns], int64 of shape (num_envs,), or None if they share one."""
         return self.backend.env_time_ns
 
-    def consistent_read(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def consistent_read(self) -> Iterator[None]:
         """Context in which all reads see one state: the engine reconciles on entry, and not again before the exit."""
-        return self.backend.consistent_read()
+        with ExitStack() as read:
+            with enqueueing():
+                read.enter_context(self.backend.consistent_read())
+            yield
 
     # The scene object of an environment, and the sensors that it owns
 

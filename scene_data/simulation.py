@@ -15,6 +15,7 @@ from scene_data.physics import PhysicsCfg, PhysicsEngine
 from scene_data.provider import SceneDataProvider
 from scene_data.registry import pipelines, visualizers
 from scene_data.scene import SceneDescription
+from scene_data.streams import enqueueing
 
 __all__ = ["RENDER_MODES", "SimulationCfg", "SimulationContext"]
 
@@ -177,7 +178,7 @@ class SimulationContext:
         self._require_open()
         if render and self._pipeline is not None:
             self._pipeline.before_step()
-        with self.physics_lock:
+        with self.physics_lock, enqueueing():
             self._require_open()
             self.physics.step()
             self._steps += 1
@@ -217,7 +218,7 @@ class SimulationContext:
 
     def forward(self) -> None:
         """Announce that the state was written from outside, and bring all poses up to it."""
-        with self.physics_lock:
+        with self.physics_lock, enqueueing():
             self._require_open()
             self.physics.backend.mark_transforms_written()
             self.physics.backend.mark_geometry_written()
@@ -236,7 +237,7 @@ class SimulationContext:
             env_ids: Environments to reset; None resets all, and the simulation time.
             keyframe: A keyframe of the model, by name or index; None is the model's default state.
         """
-        with self.physics_lock:
+        with self.physics_lock, enqueueing():
             self._require_open()
             self.physics.reset(env_ids, keyframe)
             self.physics.backend.mark_transforms_written()

@@ -8,11 +8,11 @@ import numpy as np
 import warp as wp
 
 from scene_data.scene import SceneDescription
+from scene_data.streams import work_order_of
 
 from .camera import CameraDescriptor, Intrinsics
 from .placement import camera_mount, camera_projection, rotation_matrices
 from .snapshots import RenderSnapshot
-from .streams import work_order_of
 
 __all__ = ["CameraPoses", "CameraView"]
 

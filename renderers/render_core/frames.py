@@ -9,11 +9,12 @@ from typing import Any
 
 import warp as wp
 
+from scene_data.streams import work_order_of
+
 from .layout import FrameStamp, PlaneKind, PlaneLayout
 from .leases import FrameLease, Hold, ReturnQueue
 from .slots import FrameSlot, SlotPool, SlotState
 from .status import FrameStatus, FrameStatusCode
-from .streams import work_order_of
 from .writers import FrameWriter
 
 __all__ = ["FrameBoundary", "FrameLease", "FrameWriter"]

@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 import numpy as np
 import warp as wp
 
+from scene_data.streams import WorkOrder
+
 from .layout import FrameStamp, PlaneKind, PlaneLayout
 from .slots import FrameSlot
-from .streams import WorkOrder
 
 __all__ = ["FrameLease", "Hold", "ReturnQueue", "ReturnedHold"]
 

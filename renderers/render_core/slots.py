@@ -3,9 +3,10 @@
 from enum import Enum
 from typing import Any
 
+from scene_data.streams import WorkOrder
+
 from .arena import Arena, Extent
 from .layout import FrameStamp, PlaneKind, PlaneLayout
-from .streams import WorkOrder
 
 __all__ = ["FrameSlot", "SlotPool", "SlotState"]
 

@@ -9,9 +9,9 @@ import numpy as np
 import warp as wp
 
 from scene_data.formats import SceneDataFormat
+from scene_data.streams import work_order_of
 
 from .status import FrameStatusCode
-from .streams import work_order_of
 
 if TYPE_CHECKING:
     from scene_data.provider import SceneDataProvider

@@ -1,23 +1,46 @@
-"""The order of GPU work between the one who writes frames and those who read them.
+"""The order of GPU work between threads: the one that steps physics, those that draw, and those that read.
 
-Frames are handed over while the GPU still works on them, so every hand-over orders one stream after another. On the CPU
-work is done when the call returns, and the same calls do nothing. Warp's current stream belongs to the device and not
-to the thread, so `STREAM_LOCK` covers every switch of it, and every look at it, together with what is enqueued or
-captured in between. Only the enqueueing is serialized; the GPU work overlaps.
+Poses and frames are handed over while the GPU still works on them, so every hand-over orders one stream after another.
+On the CPU work is done when the call returns, and the same calls do nothing. Warp's current stream belongs to the
+device and not to the thread, so `STREAM_LOCK` covers every switch of it, and every look at it, together with what is
+enqueued or captured in between. Only the enqueueing is serialized; the GPU work overlaps.
+
+The provider and the `SimulationContext` take the lock themselves. Whoever steps an engine on CUDA in a loop of their
+own, beside a render core, does so inside `enqueueing()`.
 """
 
 import sys
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import warp as wp
 
-__all__ = ["STREAM_LOCK", "CudaWorkOrder", "WorkOrder", "work_order_of"]
+__all__ = ["STREAM_LOCK", "CudaWorkOrder", "WorkOrder", "enqueueing", "enqueues", "work_order_of"]
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
 STREAM_LOCK = threading.RLock()
-"""Taken before any other lock of a render core."""
+"""Taken after the physics lock and before any lock of a render core. Nobody waits for a render while holding it."""
+
+
+def enqueueing() -> AbstractContextManager[Any]:
+    """Keeps the current streams of all devices from being switched by another thread; nothing to do without CUDA."""
+    return STREAM_LOCK if wp.is_cuda_available() else nullcontext()
+
+
+def enqueues(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Run a function inside `enqueueing()`."""
+
+    @wraps(function)
+    def enqueued(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
+        with enqueueing():
+            return function(*arguments, **options)
+
+    return enqueued
 
 
 class WorkOrder:
