@@ -1,7 +1,6 @@
 """`scene-data render`: simulate, render, and write frames."""
 
 import re
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from scene_data.camera import CameraCfg
@@ -19,6 +17,7 @@ from scene_data.cli.camera_spec import FREE_CAMERA, CameraSpec, parse_camera_spe
 from scene_data.cli.colour import colour_plane
 from scene_data.cli.contact_sheet import SheetBlock, draw_contact_sheet, sheet_columns
 from scene_data.cli.controls import make_control
+from scene_data.cli.run import RunOptions, RunTimes, add_files, rate, run_steps
 from scene_data.cli.tiling import tile
 from scene_data.cli.video import VideoWriter, require_video
 from scene_data.registry import physics
@@ -33,7 +32,7 @@ _CONTACT_SHEET = "contact_sheet.png"
 
 
 @dataclass
-class Render:
+class Render(RunOptions):
     """Simulate a model and write what its cameras see.
 
     Writes an MP4 and an NPZ per camera and one contact sheet. The first capture is the initial state.
@@ -41,51 +40,16 @@ class Render:
 
     model: tyro.conf.Positional[str]
     """MJCF, MJB or URDF file, or `demo`."""
-    engine: str = "mujoco"
-    """mujoco, mujoco_batch or mujoco_warp."""
-    num_envs: int = 1
-    """Environments simulated side by side."""
-    steps: int = 500
+    steps: int = field(default=500, kw_only=True)
     """Physics steps; 0 captures the initial state alone."""
     camera: Annotated[
         tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="NAME:WxH[:rgb,depth,seg]")
     ] = ()
     """A camera of the model, or `free`; may be repeated. Default: every camera of the model at 320x240."""
-    every: int = 10
-    """Physics steps between captures."""
     out: Path = Path("out")
     """Folder to write to."""
-    control: str = "zero"
-    """zero, random or keyframe."""
-    keyframe: str | None = None
-    """Keyframe to start from, by name or index; also where `--control keyframe` takes its controls from."""
-    seed: int = 0
-    """Seed of random controls."""
-    device: str = "cpu"
-    """Warp device of mujoco_warp and of the frames."""
     render_backend: str = "mujoco_warp"
     """Who renders."""
-
-    def __post_init__(self):
-        if self.steps < 0:
-            raise ValueError(f"--steps must be 0 or more, got {self.steps}")
-        if self.every < 1:
-            raise ValueError(f"--every must be at least 1, got {self.every}")
-
-    @property
-    def captures(self) -> int:
-        """Captures that the run makes."""
-        return 1 + self.steps // self.every
-
-
-@dataclass
-class _Report:
-    """What was done, for the closing table."""
-
-    physics_seconds: float = 0.0
-    render_seconds: float = 0.0
-    frames: int = 0
-    files: list[Path] = field(default_factory=list)
 
 
 def run_render(args: Render, console: Console) -> None:
@@ -106,8 +70,7 @@ def run_render(args: Render, console: Console) -> None:
     with SimulationContext(cfg) as sim:
         if args.keyframe is not None:
             sim.reset(keyframe=args.keyframe)
-        report = _simulate(args, sim, console)
-        console.print(_closing_table(args, sim, report))
+        _simulate(args, sim, console)
 
 
 def _camera_cfg(spec: CameraSpec) -> CameraCfg:
@@ -125,32 +88,23 @@ def _cameras_of_model(scene: SceneDescription) -> list[CameraSpec]:
     return [CameraSpec(name, width, height) for name in names]
 
 
-def _simulate(args: Render, sim: SimulationContext, console: Console) -> _Report:
+def _simulate(args: Render, sim: SimulationContext, console: Console) -> None:
     control = make_control(args.control, sim.physics, args.keyframe, args.seed)
-    report = _Report()
     with ExitStack() as stack:
         fps = min(_MAX_FPS, 1.0 / (sim.get_physics_dt() * args.every))
         outputs = [_CameraOutput(stack, args, camera, fps) for camera in sim.cameras.values()]
-        progress = stack.enter_context(_progress(console))
-        task = progress.add_task(f"{args.num_envs} x {args.model}", total=args.steps)
-        _capture(outputs, report)
-        for step in range(args.steps):
-            started = time.perf_counter()
+
+        def advance(step: int) -> None:
             sim.physics.set_control(control(step))
             sim.step(render=False)
-            report.physics_seconds += time.perf_counter() - started
-            if (step + 1) % args.every == 0:
-                _capture(outputs, report)
-            progress.advance(task)
+
+        def capture() -> None:
+            for output in outputs:
+                output.capture()
+
+        times = run_steps(args, f"{args.num_envs} x {args.model}", advance, capture, console)
         _write_contact_sheet(args, sim, outputs)
-    report.files = [path for output in outputs for path in output.files] + [args.out / _CONTACT_SHEET]
-    return report
-
-
-def _capture(outputs: list["_CameraOutput"], report: _Report) -> None:
-    started = time.perf_counter()
-    report.frames += sum(output.capture() for output in outputs)
-    report.render_seconds += time.perf_counter() - started
+    console.print(_closing_table(args, sim, outputs, times))
 
 
 def _write_contact_sheet(args: Render, sim: SimulationContext, outputs: list["_CameraOutput"]) -> None:
@@ -160,35 +114,18 @@ def _write_contact_sheet(args: Render, sim: SimulationContext, outputs: list["_C
     sheet.save(args.out / _CONTACT_SHEET)
 
 
-def _progress(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("steps"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-    )
-
-
-def _closing_table(args: Render, sim: SimulationContext, report: _Report) -> Table:
+def _closing_table(args: Render, sim: SimulationContext, outputs: list["_CameraOutput"], times: RunTimes) -> Table:
     outcomes = sim.render_core.stats()["turn_outcomes"]
     drops = [f"{count} {code}" for code, count in outcomes.items() if code != "OK"]
-    env_steps = args.steps * args.num_envs
+    env_steps, frames = args.steps * args.num_envs, sum(output.frames for output in outputs)
     table = Table(show_header=False, title=f"{args.model} on {args.engine}")
     table.add_row("environments", f"{args.num_envs}")
-    table.add_row("steps", f"{env_steps:,} ({_rate(env_steps, report.physics_seconds)} steps/s)")
-    table.add_row("frames", f"{report.frames:,} ({_rate(report.frames, report.render_seconds)} frames/s)")
-    table.add_row("captures", f"{args.captures} of {', '.join(sim.cameras)}")
+    table.add_row("steps", f"{env_steps:,} ({rate(env_steps, times.physics)} steps/s)")
+    table.add_row("frames", f"{frames:,} ({rate(frames, times.samples)} frames/s)")
+    table.add_row("captures", f"{args.samples} of {', '.join(sim.cameras)}")
     table.add_row("drops", ", ".join(drops) or "none")
-    for path in report.files:
-        table.add_row(str(path), f"{path.stat().st_size / 1e6:,.2f} MB")
+    add_files(table, [*(path for output in outputs for path in output.files), args.out / _CONTACT_SHEET])
     return table
-
-
-def _rate(count: int, seconds: float) -> str:
-    return f"{count / seconds:,.0f}" if seconds > 0.0 else "-"
 
 
 class _CameraOutput:
@@ -196,12 +133,13 @@ class _CameraOutput:
 
     def __init__(self, stack: ExitStack, args: Render, camera: Any, fps: float):
         self.camera = camera
+        self.frames = 0
         self.data_types = camera.cfg.data_types
         self._shown = "rgb" if "rgb" in self.data_types else self.data_types[0]
         stem = _file_stem(camera.name)
         layouts = {name: camera.layout(name) for name in self.data_types}
         planes = {name: (layout.shape, np.dtype(layout.dtype)) for name, layout in layouts.items()}
-        self.archive = stack.enter_context(CaptureArchive(args.out / f"{stem}.npz", args.captures, planes))
+        self.archive = stack.enter_context(CaptureArchive(args.out / f"{stem}.npz", args.samples, planes))
         self.video = stack.enter_context(VideoWriter(args.out / f"{stem}.mp4", fps))
 
     @property
@@ -209,17 +147,17 @@ class _CameraOutput:
         """What it writes."""
         return [self.archive.path, self.video.path]
 
-    def capture(self) -> int:
-        """Store a capture of the present state; the number of images that it holds."""
+    def capture(self) -> None:
+        """Store a capture of the present state."""
         data = self.camera.data
         planes = {name: data.lease(name).numpy() for name in self.data_types}
         self.archive.append(planes, data.info.simulation_time_ns, data.info.capture_id)
         self.video.append(tile(colour_plane(self._shown, planes[self._shown])))
-        return sum(len(plane) for plane in planes.values())
+        self.frames += sum(len(plane) for plane in planes.values())
 
     def sheet_block(self, args: Render) -> SheetBlock:
         """What the contact sheet shows of it."""
-        columns = sheet_columns(args.captures, args.num_envs)
+        columns = sheet_columns(args.samples, args.num_envs)
         arrays = self.archive.arrays
         planes = {name: np.stack([arrays[name][column] for column in columns]) for name in self.data_types}
         times = [f"{arrays['simulation_time_ns'][capture] / 1e9:.2f} s" for capture, _ in columns]
