@@ -26,10 +26,12 @@ _Result = TypeVar("_Result")
 STREAM_LOCK = threading.RLock()
 """Taken after the physics lock and before any lock of a render core. Nobody waits for a render while holding it."""
 
+_NOTHING = nullcontext()
+
 
 def enqueueing() -> AbstractContextManager[Any]:
     """Keeps the current streams of all devices from being switched by another thread; nothing to do without CUDA."""
-    return STREAM_LOCK if wp.is_cuda_available() else nullcontext()
+    return STREAM_LOCK if wp.is_cuda_available() else _NOTHING
 
 
 def enqueues(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
@@ -54,10 +56,9 @@ class WorkOrder:
         """Makes the render stream the current one for what is enqueued inside."""
         yield
 
-    @contextmanager
-    def enqueueing(self) -> Iterator[None]:
+    def enqueueing(self) -> AbstractContextManager[Any]:
         """Keeps the current stream from being switched by another thread."""
-        yield
+        return _NOTHING
 
     def new_event(self) -> Any:
         """An event that a frame keeps for good."""
@@ -99,11 +100,9 @@ class CudaWorkOrder(WorkOrder):
         with STREAM_LOCK, wp.ScopedStream(self._render_stream, sync_enter=False):
             yield
 
-    @contextmanager
-    def enqueueing(self) -> Iterator[None]:
+    def enqueueing(self) -> AbstractContextManager[Any]:
         """Keeps the current stream from being switched by another thread."""
-        with STREAM_LOCK:
-            yield
+        return STREAM_LOCK
 
     def new_event(self) -> Any:
         """An event that a frame keeps for good."""

@@ -1,7 +1,7 @@
 """The bytes that frames live in: one allocation, cut into extents."""
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 
 import warp as wp
@@ -16,24 +16,24 @@ Extent = tuple[int, int]
 _ALIGNMENT = 16
 
 
-def _aligned(length: int) -> int:
-    return -(-length // _ALIGNMENT) * _ALIGNMENT
-
-
 class Arena:
     """Room for `max_slots` planes of up to `slot_byte_length`, within `max_bytes`, in one allocation.
 
     Where the largest planes all fit together, every plane gets an extent of that length, and any free extent fits any
     plane. Where they do not, planes are packed by their own length. Starts are aligned to 16 bytes, for which up to 15
     bytes per slot are allocated beyond `max_bytes`.
+
+    On CUDA the allocation lies outside of the memory pool: a pool frees in the order of one stream, while this memory
+    may only go once the readers on all streams are done, for which freeing plain memory waits.
     """
 
     def __init__(self, max_slots: int, slot_byte_length: int, max_bytes: int, device: Any):
         self.geometry = self.geometry_of(max_slots, slot_byte_length, max_bytes)
-        length, self._stride = self.geometry
-        self._storage: Any = wp.empty(length, dtype=wp.uint8, device=device)
-        wp.synchronize_device(device)  # CUDA pools allocate in stream order, and other streams will use it
-        self._free: list[Extent] = [(0, length)]
+        length, stride = self.geometry
+        with wp.ScopedMempool(device, False):
+            self._storage: Any = wp.empty(length, dtype=wp.uint8, device=device)
+        self._extents = _EqualExtents(length, stride) if stride else _PackedExtents(length)
+        self._buffers: dict[tuple[Extent, PlaneLayout], Any] = {}
 
     @staticmethod
     def geometry_of(max_slots: int, slot_byte_length: int, max_bytes: int) -> tuple[int, int]:
@@ -44,8 +44,59 @@ class Arena:
         return _aligned(max_bytes) + max_slots * _ALIGNMENT, 0
 
     def allocate(self, nbytes: int) -> Extent | None:
-        """Take the smallest free extent that fits."""
-        length = self._extent_length(nbytes)
+        """Take a free extent that fits."""
+        return self._extents.allocate(nbytes)
+
+    def free(self, extent: Extent) -> None:
+        """Give an extent back."""
+        self._extents.free(extent)
+
+    def could_allocate(self, nbytes: int, after_freeing: Collection[Extent] = ()) -> bool:
+        """Whether some free extent would fit, were some of the taken ones free."""
+        return self._extents.could_allocate(nbytes, after_freeing)
+
+    def array(self, extent: Extent, layout: PlaneLayout) -> Any:
+        """New Warp array of a plane in an extent. It keeps the storage alive, and so do views of it."""
+        pointer = self._storage.ptr + extent[0]
+        array: Any = wp.array(ptr=pointer, dtype=layout.dtype, shape=layout.shape, device=self._storage.device)
+        array.frame_storage = self._storage
+        return array
+
+    def buffer(self, extent: Extent, layout: PlaneLayout) -> Any:
+        """The same as a shared array, made once where the extents repeat."""
+        key = (extent, layout)
+        buffer = self._buffers.get(key)
+        if buffer is None:
+            buffer = self.array(extent, layout)
+            if self.geometry[1]:
+                self._buffers[key] = buffer
+        return buffer
+
+
+class _EqualExtents:
+    """Extents of one length: any of them fits."""
+
+    def __init__(self, length: int, stride: int):
+        self._free: list[Extent] = [(start, stride) for start in range(0, length, stride)]
+
+    def allocate(self, nbytes: int) -> Extent | None:
+        return self._free.pop() if self._free else None
+
+    def free(self, extent: Extent) -> None:
+        self._free.append(extent)
+
+    def could_allocate(self, nbytes: int, after_freeing: Collection[Extent]) -> bool:
+        return bool(self._free) or len(after_freeing) > 0
+
+
+class _PackedExtents:
+    """Extents of the lengths that are asked for, the smallest free one that fits; free neighbours grow together."""
+
+    def __init__(self, length: int):
+        self._free: list[Extent] = [(0, length)]
+
+    def allocate(self, nbytes: int) -> Extent | None:
+        length = _aligned(nbytes)
         fitting = [extent for extent in self._free if extent[1] >= length]
         if not fitting:
             return None
@@ -56,26 +107,18 @@ class Arena:
         return start, length
 
     def free(self, extent: Extent) -> None:
-        """Give an extent back; neighbours grow together."""
         self._free = _merged(self._free, extent)
 
-    def could_allocate(self, nbytes: int, after_freeing: Iterable[Extent] = ()) -> bool:
-        """Whether some free extent would fit, were some of the taken ones free."""
+    def could_allocate(self, nbytes: int, after_freeing: Collection[Extent]) -> bool:
         free = self._free
         for extent in after_freeing:
             free = _merged(free, extent)
-        length = self._extent_length(nbytes)
+        length = _aligned(nbytes)
         return any(available >= length for _, available in free)
 
-    def array(self, extent: Extent, layout: PlaneLayout) -> Any:
-        """Warp array of a plane in an extent. It keeps the storage alive, and so do views of it."""
-        pointer = self._storage.ptr + extent[0]
-        array: Any = wp.array(ptr=pointer, dtype=layout.dtype, shape=layout.shape, device=self._storage.device)
-        array.frame_storage = self._storage
-        return array
 
-    def _extent_length(self, nbytes: int) -> int:
-        return self._stride or _aligned(nbytes)
+def _aligned(length: int) -> int:
+    return -(-length // _ALIGNMENT) * _ALIGNMENT
 
 
 def _merged(free: list[Extent], extent: Extent) -> list[Extent]:

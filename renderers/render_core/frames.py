@@ -1,6 +1,7 @@
 """The frame store: a fixed budget of slots and bytes, written through writers and read through leases."""
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -11,6 +12,8 @@ import warp as wp
 
 from scene_data.streams import work_order_of
 
+from .blanks import BlankCounter
+from .durations import Durations, DurationSummary
 from .layout import FrameStamp, PlaneKind, PlaneLayout
 from .leases import FrameLease, Hold, ReturnQueue
 from .slots import FrameSlot, SlotPool, SlotState
@@ -56,7 +59,10 @@ class FrameBoundary:
         self._last_capture_id = 0
         self._plane_sequences = dict.fromkeys(PlaneKind, 0)
         self._reader_events: list[Any] = []
-        self._blank_environments: Counter[int] = Counter()
+        self._commits = 0
+        self._drops: Counter[str] = Counter()
+        self._waits = Durations()
+        self._blanks = BlankCounter(self.work_order)
 
     @property
     def max_slots(self) -> int:
@@ -120,15 +126,34 @@ class FrameBoundary:
         return self._pool.evictions
 
     @property
+    def commits(self) -> int:
+        """Frames committed since construction."""
+        return self._commits
+
+    @property
+    def drops(self) -> dict[str, int]:
+        """Planes that found no writer or whose commit failed since construction, by the name of the status code."""
+        with self._lock:
+            return dict(self._drops)
+
+    @property
+    def waits(self) -> DurationSummary:
+        """The waits for capacity that did not end at once."""
+        with self._lock:
+            return self._waits.summary()
+
+    @property
     def blank_environments(self) -> dict[int, int]:
         """How often each environment was drawn as background because its poses were not finite."""
-        with self._lock:
-            return dict(self._blank_environments)
+        return self._blanks.counts()
 
     def note_blank_environments(self, environments: Iterable[int]) -> None:
         """Count environments that a backend drew as background in one capture."""
-        with self._lock:
-            self._blank_environments.update(int(environment) for environment in environments)
+        self._blanks.note(environments)
+
+    def note_blank_flags(self, flags: Any) -> None:
+        """The same for a Warp array int32 (num_envs,) on any device, not 0 for what was blank; waits for nothing."""
+        self._blanks.note_flags(flags)
 
     def held_frames(self) -> list[tuple[int, PlaneKind, int]]:
         """How many committed frames readers hold, as (camera id, plane, count)."""
@@ -158,7 +183,7 @@ class FrameBoundary:
         generation = _checked("generation", generation, 1)
         length = _checked("slot_byte_length", slot_byte_length, 1)
         wanted = max(1, _checked("warm_slots", warm_slots, 0))
-        with self._lock:
+        with self.work_order.enqueueing(), self._lock:
             self._settle()
             if self._stopped:
                 return self._refusal(FrameStatusCode.STOPPED, "the frame store is stopped")
@@ -215,11 +240,13 @@ class FrameBoundary:
                 refusal = self._refusal(FrameStatusCode.FRAME_SLOTS_EXHAUSTED, shortage)
             stamp = stamp or self._capture
             if refusal is not None:
+                self._drops[refusal.code.name] += 1
                 return FrameWriter(self, replace(refusal, plane=plane, capture_id=stamp.capture_id if stamp else 0))
             stamp = stamp or self._begin_capture(0, 0, 0)
             slot, buffer = self._pool.reserve(plane, layout)
-            self.work_order.wait(self._reader_events)
-            self._reader_events.clear()
+            if self._reader_events:
+                self.work_order.wait(self._reader_events)
+                self._reader_events.clear()
             status = FrameStatus(FrameStatusCode.OK, stamp.capture_id, plane, generation)
             return FrameWriter(self, status, slot, Hold(slot, self._returns), buffer, stamp, self._epoch)
 
@@ -232,10 +259,12 @@ class FrameBoundary:
             capture_id: Of which capture; 0 is any.
         """
         with self._lock:
-            for slot in reversed(self._pool.records):
-                if slot.shows(plane, camera_id, capture_id):
-                    return self._lease(slot)
-        return None
+            self._settle()
+            slot = next((s for s in reversed(self._pool.records) if s.shows(plane, camera_id, capture_id)), None)
+            if slot is None:
+                return None
+            self._pool.begin_hold(slot)
+        return FrameLease(slot, self._returns, self.work_order)  # what is held stays as it is without the lock
 
     def acquire_recent(self, camera_id: int, plane: PlaneKind, max_count: int) -> list[FrameLease]:
         """Leases on up to `max_count` newest frames of the generation in force, oldest first.
@@ -245,6 +274,7 @@ class FrameBoundary:
         """
         max_count = _checked("max_count", max_count, 0)
         with self._lock:
+            self._settle()
             found = [slot for slot in self._pool.records if slot.shows(plane, camera_id)]
             return [self._lease(slot) for slot in found[max(0, len(found) - max_count) :]]
 
@@ -280,7 +310,12 @@ class FrameBoundary:
                 return self._refusal(FrameStatusCode.STOPPED, "the wait was cancelled")
             return self._judge_capacity(generation, slots, nbytes)
 
+        if (status := judge()) is not None:
+            return status
+        started = time.monotonic()
         status = self._returns.wait_for(judge, timeout, poll=None if is_cancelled is None else _CANCEL_POLL_S)
+        with self._lock:
+            self._waits.note(time.monotonic() - started)
         return status or self._refusal(FrameStatusCode.FRAME_SLOTS_EXHAUSTED, "no slots or bytes before the timeout")
 
     def notify_capacity_waiters(self) -> None:
@@ -290,21 +325,20 @@ class FrameBoundary:
     def _commit(self, writer: FrameWriter, epoch: int) -> FrameStatus:
         with self.work_order.enqueueing(), self._lock:
             self._settle()
+            refusal = self._check_commit(epoch)
+            if refusal is not None:
+                self._drops[refusal.code.name] += 1
+                return replace(writer.status, code=refusal.code, message=refusal.message)
             slot, stamp = writer._slot, writer._stamp
             assert slot is not None
             assert slot.plane is not None
             assert stamp is not None
-            status = writer.status
-            if self._stopped:
-                return replace(status, code=FrameStatusCode.STOPPED, message="the frame store is stopped")
-            if epoch != self._epoch:
-                message = f"generation {self._generation} began while the plane was written"
-                return replace(status, code=FrameStatusCode.STALE_GENERATION, message=message)
             self._plane_sequences[slot.plane] += 1
-            writer._stamp = replace(stamp, plane_sequence=self._plane_sequences[slot.plane])
+            writer._stamp = stamp.numbered(self._plane_sequences[slot.plane])
             self.work_order.complete(slot.completed)
             self._pool.publish(slot, writer._stamp)
-            return status
+            self._commits += 1
+            return writer.status
 
     def _lease_of(self, slot: FrameSlot, stamp: FrameStamp) -> FrameLease | None:
         with self._lock:
@@ -332,12 +366,13 @@ class FrameBoundary:
     def _settle(self) -> None:
         """Account for what finalizers gave back."""
         for returned in self._returns.drain():
-            self._reader_events += returned.events
-            self._reader_events += self.work_order.record(returned.streams.values())
+            if returned.events or returned.streams:
+                self._reader_events += returned.events
+                self._reader_events += self.work_order.record(returned.streams.values())
             self._pool.end_hold(returned.slot)
 
     def _lease(self, slot: FrameSlot) -> FrameLease:
-        slot.holds += 1
+        self._pool.begin_hold(slot)
         return FrameLease(slot, self._returns, self.work_order)
 
     def _begin_capture(self, model_generation: int, simulation_time_ns: int, camera_id: int) -> FrameStamp:
@@ -354,6 +389,14 @@ class FrameBoundary:
             return self._refusal(FrameStatusCode.NOT_INITIALIZED, "the frame store has no generation yet")
         if generation != self._generation:
             message = f"generation {generation} is asked for, but {self._generation} is in force"
+            return self._refusal(FrameStatusCode.STALE_GENERATION, message)
+        return None
+
+    def _check_commit(self, epoch: int) -> FrameStatus | None:
+        if self._stopped:
+            return self._refusal(FrameStatusCode.STOPPED, "the frame store is stopped")
+        if epoch != self._epoch:
+            message = f"generation {self._generation} began while the plane was written"
             return self._refusal(FrameStatusCode.STALE_GENERATION, message)
         return None
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from math import prod
 from operator import index
 from typing import Any
@@ -83,17 +84,17 @@ class PlaneLayout:
         """Two int32 numbers per pixel: object id and object type."""
         return cls.of(PlaneKind.SEGMENTATION, width, height, num_envs)
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int, int, int]:
         """Array shape (num_envs, height, width, channels)."""
         return self.num_envs, self.height, self.width, self.channels
 
-    @property
+    @cached_property
     def item_length(self) -> int:
         """Length of one number [bytes]."""
         return np.dtype(wp.dtype_to_numpy(self.dtype)).itemsize
 
-    @property
+    @cached_property
     def byte_length(self) -> int:
         """Length of the whole plane [bytes]."""
         return prod(self.shape) * self.item_length
@@ -118,6 +119,17 @@ class FrameStamp:
     model_generation: int
     frame_generation: int
     simulation_time_ns: int
+
+    def numbered(self, plane_sequence: int) -> "FrameStamp":
+        """The same stamp with a plane sequence."""
+        return FrameStamp(
+            self.capture_id,
+            self.camera_id,
+            plane_sequence,
+            self.model_generation,
+            self.frame_generation,
+            self.simulation_time_ns,
+        )
 
 
 _CONVENTIONS = {

@@ -78,6 +78,9 @@ class SlotPool:
         self.evictions = 0
         self.arena_count = 0
         self._free = list(self.slots)
+        self._used_bytes = 0  # in slots that are not free
+        self._held_slots = 0
+        self._held_bytes = 0
         self._arena: Arena | None = None
         self._device = order.device
 
@@ -91,8 +94,7 @@ class SlotPool:
 
     def room(self) -> tuple[int, int]:
         """Slots and bytes that are neither held nor being written; unheld frames count as room."""
-        taken = [slot.nbytes for slot in self.slots if slot.holds]
-        return self.max_slots - len(taken), self.max_bytes - sum(taken)
+        return self.max_slots - self._held_slots, self.max_bytes - self._held_bytes
 
     def start_generation(self, slot_byte_length: int, wanted_slots: int) -> None:
         """Drop all records, but those that are held stay with their holders, and provide bytes for the new frames.
@@ -112,21 +114,20 @@ class SlotPool:
         """Evict what has to go for one more plane. Where that cannot help, evict nothing and say what is short."""
         if self._has_room(nbytes):
             return ""
-        assert self._arena is not None
-        unheld = [slot for slot in self.records if not slot.holds]
         slots_left, bytes_left = self.room()
         if slots_left < 1:
             return f"all {self.max_slots} slots are held or being written"
         if bytes_left < nbytes:
             return f"{nbytes} bytes are wanted, but only {bytes_left} bytes are neither held nor being written"
-        if not self._arena.could_allocate(nbytes, [slot.extent for slot in unheld]):
+        if not self._could_allocate(nbytes):
             return f"{bytes_left} bytes are left between held frames, but not {nbytes} bytes in one piece"
-        for slot in unheld:
-            self.records.remove(slot)
-            self._vacate(slot)
-            self.evictions += 1
-            if self._has_room(nbytes):
-                break
+        position = 0
+        while not self._has_room(nbytes):
+            if self.records[position].holds:
+                position += 1
+            else:
+                self._vacate(self.records.pop(position))
+                self.evictions += 1
         return ""
 
     def reserve(self, plane: PlaneKind, layout: PlaneLayout) -> tuple[FrameSlot, Any]:
@@ -135,30 +136,48 @@ class SlotPool:
         extent = self._arena.allocate(layout.byte_length)
         assert extent is not None
         slot = self._free.pop()
-        slot.state, slot.holds = SlotState.RESERVED, 1
+        slot.state = SlotState.RESERVED
         slot.arena, slot.extent, slot.nbytes = self._arena, extent, layout.byte_length
         slot.plane, slot.layout = plane, layout
-        return slot, self._arena.array(extent, layout)
+        self._used_bytes += slot.nbytes
+        self.begin_hold(slot)
+        return slot, self._arena.buffer(extent, layout)
 
     def publish(self, slot: FrameSlot, stamp: FrameStamp) -> None:
         """Turn a written slot into the newest record."""
         slot.state, slot.stamp = SlotState.RECORD, stamp
         self.records.append(slot)
 
+    def begin_hold(self, slot: FrameSlot) -> None:
+        """One holder more."""
+        if slot.holds == 0:
+            self._held_slots += 1
+            self._held_bytes += slot.nbytes
+        slot.holds += 1
+
     def end_hold(self, slot: FrameSlot) -> None:
         """One holder fewer; what is no record is free with its last one."""
         slot.holds -= 1
-        if slot.holds == 0 and slot.state is not SlotState.RECORD:
-            self._vacate(slot)
+        if slot.holds == 0:
+            self._held_slots -= 1
+            self._held_bytes -= slot.nbytes
+            if slot.state is not SlotState.RECORD:
+                self._vacate(slot)
 
     def _has_room(self, nbytes: int) -> bool:
         assert self._arena is not None
-        used = sum(slot.nbytes for slot in self.slots)
-        return bool(self._free) and used + nbytes <= self.max_bytes and self._arena.could_allocate(nbytes)
+        fits = bool(self._free) and self._used_bytes + nbytes <= self.max_bytes
+        return fits and self._arena.could_allocate(nbytes)
+
+    def _could_allocate(self, nbytes: int) -> bool:
+        """Whether there is a piece of this length once all unheld records are gone."""
+        assert self._arena is not None
+        return self._arena.could_allocate(nbytes, [slot.extent for slot in self.records if not slot.holds])
 
     def _vacate(self, slot: FrameSlot) -> None:
-        if slot.arena is not None:
-            slot.arena.free(slot.extent)
+        assert slot.arena is not None
+        slot.arena.free(slot.extent)
+        self._used_bytes -= slot.nbytes
         slot.clear()
         self._free.append(slot)
 
@@ -169,8 +188,7 @@ class SlotPool:
         """
         if self._arena is not None:
             geometry = Arena.geometry_of(self.max_slots, slot_byte_length, self.max_bytes)
-            unheld = [slot.extent for slot in self.records if not slot.holds]
-            if geometry == self._arena.geometry and self._arena.could_allocate(wanted_slots * slot_byte_length, unheld):
+            if geometry == self._arena.geometry and self._could_allocate(wanted_slots * slot_byte_length):
                 return self._arena
         arena = Arena(self.max_slots, slot_byte_length, self.max_bytes, self._device)
         self.arena_count += 1
