@@ -23,6 +23,7 @@ from scene_data.scene_assets import (
     TextureType,
 )
 from scene_data.scene_parts import (
+    WORLD,
     BodyDescription,
     CableDescription,
     CameraDescription,
@@ -34,6 +35,7 @@ from scene_data.scene_parts import (
 from scene_data.usd_paths import join_path
 
 __all__ = [
+    "WORLD",
     "BodyDescription",
     "CableDescription",
     "CameraDescription",

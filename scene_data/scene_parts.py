@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "WORLD",
     "BodyDescription",
     "CableDescription",
     "CameraDescription",
@@ -18,6 +19,10 @@ __all__ = [
     "ShapeType",
     "TendonDescription",
 ]
+
+
+WORLD = -1
+"""The body index of what is fixed to the world, in engines that have no world body."""
 
 
 class ShapeType(Enum):
@@ -41,12 +46,12 @@ class ShapeType(Enum):
 
 @dataclass(frozen=True, eq=False)
 class BodyDescription:
-    """A frame that moves. Body 0 is the world.
+    """A frame that moves. MuJoCo's body 0 is the world; Newton has no world body.
 
     Attributes:
         name: The engine's name, possibly empty.
         path_name: Path below the environment.
-        parent: Index of the parent body, -1 for the world.
+        parent: Index of the parent body, `WORLD` for the world's own and for roots of engines without a world body.
         position: `(3,)` float64, relative to the parent, in the default configuration.
         quaternion: `(4,)` float64, relative to the parent.
         mass: [kg].
@@ -71,7 +76,7 @@ class ShapeDescription:
     Attributes:
         name: The engine's name, possibly empty.
         path_name: Path below the environment: the body's, then its own.
-        body: Body index.
+        body: Body index, or `WORLD`.
         position: `(3,)` float64, in the body's frame.
         quaternion: `(4,)` float64, in the body's frame.
         type: The primitive, mesh or height field.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pxr import Gf, Kind, Sdf, Usd, UsdGeom
 
-from scene_data.scene import LightDescription, SceneDescription, ShapeDescription
+from scene_data.scene import WORLD, LightDescription, SceneDescription, ShapeDescription
 from scene_data.stage_cameras import define_camera
 from scene_data.stage_deformables import deformables
 from scene_data.stage_lights import define_ambient_light, define_light
@@ -98,6 +98,8 @@ class _Author:
         meshes, fields = self._write_assets()
         for index in range(len(self._scene.bodies)):
             self._write_body(index, shapes[index], meshes, fields)
+        for shape in shapes[WORLD]:
+            self._write_shape(self._env, shape, meshes, fields)
         self._write_cameras()
         self._write_lights()
         for deformable in deformables(self._scene):
@@ -125,19 +127,21 @@ class _Author:
         placed.AddTransformOp().Set(Gf.Matrix4d(self._rest[index]))
         content = UsdGeom.Xform.Define(self._stage, join_path(self._bodies, body.path_name))
         placed.GetPrim().GetReferences().AddInternalReference(content.GetPath())
-        endless = _ENDLESS * max(self._scene.extent, 1.0)
         for shape in shapes:
-            asset = None
-            if shape.mesh is not None:
-                asset = meshes[shape.mesh]
-            elif shape.height_field is not None:
-                asset = fields[shape.height_field]
-            path = join_path(self._bodies, shape.path_name)
-            define_shape(self._stage, path, shape, asset, self._materials, endless)
+            self._write_shape(self._bodies, shape, meshes, fields)
         scene = self._scene
         moving = {scene.cameras[camera].body for camera in driven_cameras(scene)}
         moving |= {scene.lights[light].body for light in driven_lights(scene)}
         placed.GetPrim().SetInstanceable(index not in moving)
+
+    def _write_shape(self, parent: str, shape: ShapeDescription, meshes: list[str], fields: list[str]) -> None:
+        asset = None
+        if shape.mesh is not None:
+            asset = meshes[shape.mesh]
+        elif shape.height_field is not None:
+            asset = fields[shape.height_field]
+        endless = _ENDLESS * max(self._scene.extent, 1.0)
+        define_shape(self._stage, join_path(parent, shape.path_name), shape, asset, self._materials, endless)
 
     def _write_cameras(self) -> None:
         scene = self._scene

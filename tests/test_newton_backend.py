@@ -10,7 +10,7 @@ newton = pytest.importorskip("newton", reason="newton is not installed")
 
 from scene_data import SceneDataFormat, SceneDataProvider  # noqa: E402
 from scene_data.backends import NewtonPhysicsCfg, NewtonSceneDataBackend  # noqa: E402
-from scene_data.scene import ShapeType  # noqa: E402
+from scene_data.scene import WORLD, ShapeType  # noqa: E402
 
 IDENTITY = wp.quat_identity()
 NUM_ENVS = 3
@@ -544,3 +544,21 @@ def test_a_configuration_that_cannot_be_is_refused():
         engine.reset([1])
     with pytest.raises(ValueError, match="Unknown keyframe 'home'. Known: none"):
         engine.reset(keyframe="home")
+
+
+def test_what_belongs_to_no_body_is_on_a_usd_stage_too():
+    pxr = pytest.importorskip("pxr", reason="usd-core is not installed")
+    from scene_data.stage import SceneStage
+
+    builder = newton.ModelBuilder()
+    builder.add_ground_plane()
+    body = builder.add_body(xform=wp.transform((0, 0, 1), IDENTITY), label="box")
+    builder.add_shape_box(body, hx=0.1, hy=0.1, hz=0.1)
+    model = builder.finalize(device="cpu")
+    scene = NewtonSceneDataBackend(model, model.state()).describe_scene()
+    (ground,) = [shape for shape in scene.shapes if shape.body == WORLD]
+    stage = SceneStage(scene).stage
+    prim = stage.GetPrimAtPath(f"{scene.env_path(0)}/{ground.path_name}")
+    box = pxr.UsdGeom.BBoxCache(0.0, ["default"]).ComputeWorldBound(prim).ComputeAlignedRange()
+    assert box.GetSize()[0] > 1.0
+    assert abs(box.GetMax()[2]) < 1e-6

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.tree import Tree
 
 from scene_data.registry import physics, renderers, visualizers
-from scene_data.scene import CameraDescription, SceneDescription, ShapeDescription
+from scene_data.scene import WORLD, CameraDescription, SceneDescription, ShapeDescription
 
 __all__ = ["Info", "run_info"]
 
@@ -101,7 +101,7 @@ def _body_tree(scene: SceneDescription, every_body: bool) -> Tree:
                 add(node, children.get(index, []))
 
     root = Tree("[bold]Bodies and shapes[/]")
-    add(root, children[-1])
+    add(root, children[WORLD])
     return root
 
 
