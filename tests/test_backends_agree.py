@@ -1,0 +1,111 @@
+"""Two renderers that share no line of code, a ray tracer and OpenGL, show the same of models that others made."""
+
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pytest
+from gl_drivers import needs_gl
+from real_models import REAL_MODELS, load, model_id
+from rendering import Frames, Studio
+
+from scene_data.backends.mjcf_scene import describe_model
+from scene_data.camera import ModelCamera, Pinhole, WorldPose
+from scene_data.renderers.mujoco_gl import MujocoGlRenderBackend
+from scene_data.renderers.mujoco_warp import MujocoWarpRenderBackend
+from scene_data.renderers.render_core.camera import CameraDescriptor
+from scene_data.renderers.render_core.layout import PlaneKind
+
+pytestmark = needs_gl
+
+RGB, DEPTH, SEG = PlaneKind.RGB, PlaneKind.DEPTH, PlaneKind.SEGMENTATION
+WIDTH, HEIGHT = 160, 120
+SKIN = int(mujoco.mjtObj.mjOBJ_SKIN)
+
+# Meshes and textures, tendons, a height field, cloth and other flexes, a skin. The colours of a free view differ by at
+# most this much, of 255, averaged over the image: by edges, shadows and lights, which docs/backends.md explains.
+COLOUR_LIMITS = {
+    "aloha_pot/scene": 10,
+    "flex/multiflex": 12,
+    "hfield/hfield": 4,
+    "humanoid/humanoid": 6,
+    "adroit_hand/adroit_door": 6,
+    "adroit_hand/adroit_relocate": 6,
+    "fetch/pick_and_place": 4,
+    "hand/manipulate_block": 4,
+    "kitchen_assets/kitchen_env_model": 12,
+    "suite/quadruped": 6,
+    "suite/humanoid_CMU": 6,
+    "suite/dog": 12,
+    "kinova/jaco_arm": 4,
+}
+MODELS = [path for path in REAL_MODELS if model_id(path) in COLOUR_LIMITS]
+
+
+def views(model: mujoco.MjModel) -> list[CameraDescriptor]:
+    """MuJoCo's free view, and the model's first camera."""
+    free = describe_model(model).free_camera
+    pose = WorldPose(tuple(free.position), tuple(free.quaternion))
+    if model.nhfield and model.ngeom < 5:  # the tracer does not draw a height field's sides: look from above
+        pose = WorldPose.looking_at(free.lookat + free.distance * np.array([0.0, 0.0, 1.0]), free.lookat)
+    lens = Pinhole.from_fovy(free.fovy, WIDTH, HEIGHT)
+    cameras = [CameraDescriptor(1, "free", WIDTH, HEIGHT, (RGB, DEPTH, SEG), mount=pose, intrinsics=lens)]
+    if model.ncam:
+        cameras.append(CameraDescriptor(2, "first", WIDTH, HEIGHT, (RGB, DEPTH, SEG), mount=ModelCamera(0)))
+    return cameras
+
+
+def pictures(path: Path) -> tuple[list[CameraDescriptor], Frames, Frames]:
+    """What the tracer and OpenGL make of a model in its first keyframe."""
+    model = load(path)
+    state = mujoco.MjData(model)
+    if model.nkey:
+        mujoco.mj_resetDataKeyframe(model, state, 0)
+    mujoco.mj_forward(model, state)
+    cameras = views(model)
+    frames = []
+    for backend in (MujocoWarpRenderBackend(), MujocoGlRenderBackend()):
+        studio = Studio(backend, model, cameras)
+        frames.append(studio.shoot([state]))
+        studio.close()
+    return cameras, *frames
+
+
+def intersection_over_union(one: np.ndarray, other: np.ndarray) -> float:
+    """Mean over the objects and the background in two lists of (id, type), each counted by its size."""
+    overlap, size = 0.0, 0
+    for thing in np.unique(np.concatenate([one, other]), axis=0):
+        here, there = (one == thing).all(axis=-1), (other == thing).all(axis=-1)
+        union = int((here | there).sum())
+        overlap += (here & there).sum() / union * union
+        size += union
+    return overlap / size
+
+
+@pytest.mark.parametrize("path", MODELS, ids=model_id)
+def test_the_ray_tracer_and_opengl_agree(path):
+    cameras, traced, drawn = pictures(path)
+    for camera in cameras:
+        objects = [frames[camera.id, SEG][0].reshape(-1, 2) for frames in (traced, drawn)]
+        # The tracer has no skins: what OpenGL shows there is compared nowhere.
+        compared = objects[1][:, 1] != SKIN
+        assert compared.mean() > 0.5
+        assert intersection_over_union(*(pixels[compared] for pixels in objects)) >= 0.98, camera.name
+
+        depths = [frames[camera.id, DEPTH][0].reshape(-1)[compared] for frames in (traced, drawn)]
+        hit = np.isfinite(depths[0]) & np.isfinite(depths[1])
+        assert (np.isfinite(depths[0]) == np.isfinite(depths[1])).mean() > 0.995, camera.name
+        error = np.abs(depths[0][hit] - depths[1][hit])
+        assert np.median(error / depths[1][hit] * 2.0) < 1e-3, camera.name  # as if it were 2 m away
+
+    is_skin = drawn[1, SEG][0, ..., 1] == SKIN
+    colours = [frames[1, RGB][0][~is_skin].astype(int) for frames in (traced, drawn)]
+    assert np.abs(colours[0] - colours[1]).mean() <= COLOUR_LIMITS[model_id(path)]
+
+
+def test_there_are_ten_models_with_all_that_matters():
+    models = [load(path) for path in MODELS]
+    assert len(models) >= 10
+    for count in ("nmesh", "ntex", "nskin", "nhfield", "nflex", "ntendon"):
+        assert any(getattr(model, count) for model in models), count
+    assert any(2 in model.flex_dim for model in models)  # cloth
