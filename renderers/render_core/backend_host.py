@@ -25,6 +25,7 @@ class BackendHost:
         self._frames = frames
         self._order = frames.work_order
         self._model_generation = 0
+        self._logged = ""  # the failure of the latest renders, which is logged once
 
     def prepare(self, scene: Any, configuration: RenderConfiguration) -> RenderStatus:
         """Initialize for a new model, or resize for new frames of the same one. Every failure is terminal."""
@@ -36,7 +37,7 @@ class BackendHost:
                 else:
                     status = self.backend.resize(configuration)
         except Exception as error:
-            _log.exception("A render backend failed to prepare")
+            _log.exception("%s failed to prepare", type(self.backend).__name__)
             return RenderStatus(RenderStatusCode.BACKEND_FAILURE, _describe(error))
         if not isinstance(status, RenderStatus):
             return RenderStatus(RenderStatusCode.BACKEND_FAILURE, f"the backend returned {status!r}, no RenderStatus")
@@ -52,12 +53,20 @@ class BackendHost:
             except ContextIntegrityError as error:
                 status = RenderStatus(RenderStatusCode.BACKEND_FAILURE, _describe(error))
             except Exception as error:
-                _log.exception("A render failed")
+                self._log_once(error)
                 status = RenderStatus(RenderStatusCode.FRAME_UNAVAILABLE, _describe(error))
+            else:
+                self._logged = ""
             release(turn)
         if not isinstance(status, RenderStatus):
             return RenderStatus(RenderStatusCode.FRAME_UNAVAILABLE, f"the backend returned {status!r}, no RenderStatus")
         return status
+
+    def _log_once(self, error: Exception) -> None:
+        description = _describe(error)
+        if description != self._logged:
+            _log.exception("%s failed to render", type(self.backend).__name__)
+        self._logged = description
 
     def replace(self, backend: RenderBackend) -> None:
         """End the backend and take another one."""
@@ -70,7 +79,7 @@ class BackendHost:
         try:
             self.backend.request_stop()
         except Exception:
-            _log.exception("A render backend failed to take a stop request")
+            _log.exception("%s failed to take a stop request", type(self.backend).__name__)
 
     def end(self) -> None:
         """Let the backend end its graphics context."""
@@ -78,7 +87,7 @@ class BackendHost:
             with self._order.rendering():
                 self.backend.shutdown_on_render_thread()
         except Exception:
-            _log.exception("A render backend failed to shut down")
+            _log.exception("%s failed to shut down", type(self.backend).__name__)
 
 
 def release(turn: RenderTurn) -> None:

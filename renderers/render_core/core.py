@@ -1,18 +1,23 @@
 """RenderCore: one render thread that turns snapshots into leased frames, for any number of consumers."""
 
+import logging
 import threading
+import time
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from .backend import RenderBackend, RenderConfiguration
 from .backend_host import BackendHost, release
 from .camera import CameraDescriptor
+from .core_stats import RenderStats
 from .demand import DemandScheduler, RenderPlan
+from .durations import Durations
 from .frames import FrameBoundary
 from .layout import PlaneKind
 from .leases import FrameLease
 from .status import FrameStatus, FrameStatusCode, RenderStatus, is_context_integrity_failure
+from .turn_journal import TurnJournal
 from .turn_queue import TurnQueue
 from .turns import RenderTurn, Snapshot, due_plans
 
@@ -21,34 +26,13 @@ if TYPE_CHECKING:
 
 __all__ = ["RenderCore", "RenderStats"]
 
+_log = logging.getLogger(__name__)
+
 _DROP, _WAIT_FOR_SLOT = "drop", "wait_for_slot"
 _OK = FrameStatus(FrameStatusCode.OK)
 _STOPPED = FrameStatus(FrameStatusCode.STOPPED, message="the render core is shut down")
 _NOT_ACCEPTING = FrameStatus(FrameStatusCode.STOPPED, message="the render core accepts no snapshots at present")
 _NOT_INITIALIZED = FrameStatus(FrameStatusCode.NOT_INITIALIZED, message="the render core is not configured")
-
-
-class RenderStats(TypedDict):
-    """What a render core has done since it was made.
-
-    Attributes:
-        turns: Turns that were queued.
-        turn_outcomes: How turns ended and submissions were refused, by the name of the status code.
-        captures: Captures that were begun.
-        evictions: Frames that were dropped to make room.
-        records: Frames of the generation in force.
-        committed_bytes: Length of the committed planes [bytes].
-        blank_environments: How often an environment was drawn as background because its poses were not finite, by
-            environment.
-    """
-
-    turns: int
-    turn_outcomes: dict[str, int]
-    captures: int
-    evictions: int
-    records: int
-    committed_bytes: int
-    blank_environments: dict[int, int]
 
 
 class RenderCore:
@@ -84,6 +68,8 @@ class RenderCore:
         self._scene: SceneDescription | None = None
         self._is_accepting = True
         self._policy = _DROP
+        self._render_times = Durations()
+        self._journal = TurnJournal()
         self._wait_epoch = 0  # grows with everything that ends the waits for capacity
         self._reconfiguring = threading.Lock()  # held by one reconfiguration at a time; submissions are BUSY meanwhile
         self._thread = threading.Thread(target=self._run, name="render-core", daemon=True)
@@ -114,25 +100,39 @@ class RenderCore:
         """
         if policy not in (_DROP, _WAIT_FOR_SLOT):
             message = f"unknown policy {policy!r}; known are {_DROP!r} and {_WAIT_FOR_SLOT!r}"
+            _log.warning("Backpressure policy stays %r: %s", self._policy, message)
             return FrameStatus(FrameStatusCode.INVALID_POLICY, message=message)
         with self._changed:
-            self._policy = policy
+            before, self._policy = self._policy, policy
+        if policy != before:
+            _log.info("Backpressure policy: %r, before %r", policy, before)
         if policy == _DROP:
             self._end_capacity_waits()
         return _OK
 
     def stats(self) -> RenderStats:
-        """What the core has done since it was made."""
+        """What the core has done since it was made; see `RenderStats`. Cheap, but not free: ask it as people look."""
+        frames = self.frames
         with self._changed:
-            turns, outcomes = self._queue.turn_count, dict(self._queue.outcomes)
+            queue = self._queue
+            turns, outcomes, queue_times = queue.turn_count, dict(queue.outcomes), queue.queue_times.summary()
+            render_times = self._render_times.summary()
         return {
             "turns": turns,
             "turn_outcomes": outcomes,
-            "captures": self.frames.last_capture_id,
-            "evictions": self.frames.evictions,
-            "records": self.frames.record_count,
-            "committed_bytes": self.frames.committed_bytes,
-            "blank_environments": self.frames.blank_environments,
+            "captures": frames.last_capture_id,
+            "commits": frames.commits,
+            "drops": frames.drops,
+            "evictions": frames.evictions,
+            "waits": frames.waits,
+            "queue_times": queue_times,
+            "render_times": render_times,
+            "records": frames.record_count,
+            "reserved_bytes": frames.reserved_bytes,
+            "committed_bytes": frames.committed_bytes,
+            "storage_allocations": frames.storage_allocations,
+            "buffer_growths": frames.buffer_growths,
+            "blank_environments": frames.blank_environments,
         }
 
     # -- configuration
@@ -171,13 +171,24 @@ class RenderCore:
                 return refusal
             status = self.frames.reconfigure(frame_generation, configuration.longest_plane, warm_slots)
             if not status.ok:
+                _log.warning(
+                    "Frame generation %d was refused: %s. %s", frame_generation, status.code.name, status.message
+                )
                 return status
             with self._changed:
                 is_new_model = self._configuration is None or self._configuration.model_generation != model_generation
                 self._scene = scene if is_new_model or scene is not None else self._scene
                 self._configuration = configuration
             self._demand.reconfigure(frame_generation, configuration.cameras)
-            return self._prepare_backend()
+            status = self._prepare_backend()
+        if status.ok:
+            _log.info(
+                "Render core configured: model_generation=%d frame_generation=%d cameras=%s",
+                model_generation,
+                frame_generation,
+                [camera.name for camera in configuration.cameras],
+            )
+        return status
 
     def reinitialize(self, render_backend: RenderBackend) -> FrameStatus:
         """Replace the backend, which ends a terminal failure. The old one is shut down on the render thread first.
@@ -198,6 +209,7 @@ class RenderCore:
             self._queue.call(lambda: self._host.replace(render_backend))
             with self._changed:
                 self._terminal = None
+            _log.info("Render backend replaced by %s", type(render_backend).__name__)
             return self._prepare_backend()
 
     def shutdown(self) -> None:
@@ -215,6 +227,8 @@ class RenderCore:
         if self._thread is not threading.current_thread():
             self._thread.join()
         self.frames.stop()
+        if is_first:
+            _log.info("Render core shut down after %d turns", self._queue.turn_count)
 
     def __enter__(self) -> "RenderCore":
         return self
@@ -327,12 +341,14 @@ class RenderCore:
         """Refuse submissions with STOPPED until `start_accepting_snapshots`, and end the waits for capacity."""
         with self._changed:
             self._is_accepting = False
+        _log.info("Render core accepts no snapshots")
         self._end_capacity_waits()
 
     def start_accepting_snapshots(self) -> None:
         """Accept submissions again."""
         with self._changed:
             self._is_accepting = True
+        _log.info("Render core accepts snapshots")
 
     # -- frames
 
@@ -362,12 +378,16 @@ class RenderCore:
             release(turn)
             self._queue.end_rendering(refusal)
             return
-        captures_before = self.frames.last_capture_id
+        captures_before, started = self.frames.last_capture_id, time.monotonic()
         status = self._frame_status(self._host.render(turn))
+        with self._changed:
+            self._render_times.note(time.monotonic() - started)
         if is_context_integrity_failure(status):
             self._fail(status)
-        elif self.frames.last_capture_id > captures_before:
-            status = replace(status, capture_id=self.frames.last_capture_id)
+        else:
+            self._journal.note(status)
+            if self.frames.last_capture_id > captures_before:
+                status = replace(status, capture_id=self.frames.last_capture_id)
         self._queue.end_rendering(status)
 
     def _prepare_backend(self) -> FrameStatus:
@@ -388,6 +408,7 @@ class RenderCore:
     def _fail(self, status: FrameStatus) -> None:
         with self._changed:
             self._terminal = status
+        _log.error("Rendering ended until the backend is replaced: %s. %s", status.code.name, status.message)
         self._end_capacity_waits()
 
     # -- what is refused, and why

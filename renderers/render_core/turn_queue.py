@@ -1,11 +1,13 @@
 """What the render thread does next: at most one queued turn, and the calls that change its backend."""
 
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from .durations import Durations
 from .status import FrameStatus, FrameStatusCode
 from .turns import RenderTurn
 
@@ -21,6 +23,7 @@ class TurnQueue:
         changed: Guards everything here, and what its owner has to change together with it. Reentrant.
         turn_count: Turns that were queued.
         outcomes: How turns ended and submissions were refused, by the name of the status code.
+        queue_times: How long turns were queued, those included that then were stale.
         last_turn_capture_id: Capture id in the status of the turn that ended last.
         is_stopped: No further calls or turns are taken.
     """
@@ -29,10 +32,12 @@ class TurnQueue:
         self.changed = threading.Condition()
         self.turn_count = 0
         self.outcomes: Counter[str] = Counter()
+        self.queue_times = Durations()
         self.last_turn_capture_id = 0
         self.is_stopped = False
         self._calls: deque[Call] = deque()
         self._queued: RenderTurn | None = None
+        self._queued_at = 0.0
         self._rendering: RenderTurn | None = None
         self._ended: FrameStatus | None = None
 
@@ -41,7 +46,7 @@ class TurnQueue:
         with self.changed:
             if self._queued is not None:
                 return False
-            self._queued = turn
+            self._queued, self._queued_at = turn, time.monotonic()
             self.turn_count += 1
             self.changed.notify_all()
             return True
@@ -69,6 +74,8 @@ class TurnQueue:
             if self._calls:
                 return self._calls.popleft()
             self._rendering, self._queued = self._queued, None
+            if self._rendering is not None:
+                self.queue_times.note(time.monotonic() - self._queued_at)
             return self._rendering
 
     def end_rendering(self, status: FrameStatus) -> None:
