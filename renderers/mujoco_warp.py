@@ -123,6 +123,7 @@ class MujocoWarpRenderBackend(RenderBackend):
                 for shot, of_shot in writers.items()
             }
             self._tracer.draw(snapshot, {shot: of_shot for shot, of_shot in frames.items() if of_shot})
+            boundary.note_blank_flags(self._tracer.diverged)
             statuses = [
                 writer.commit() if writer.status.ok else writer.status
                 for of_shot in writers.values()
