@@ -43,7 +43,9 @@ class MujocoWarpRenderBackend(RenderBackend):
     """
 
     requires = ("mujoco_model",)
-    supported_planes = frozenset({PlaneKind.RGB, PlaneKind.DEPTH, PlaneKind.DISTANCE_TO_CAMERA, PlaneKind.SEGMENTATION})
+    supported_planes = frozenset(
+        {PlaneKind.RGB, PlaneKind.RGBA, PlaneKind.DEPTH, PlaneKind.DISTANCE_TO_CAMERA, PlaneKind.SEGMENTATION}
+    )
 
     def __init__(self, shards: int | None = None):
         if shards is not None and shards < 1:

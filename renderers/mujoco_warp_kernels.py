@@ -1,6 +1,8 @@
-"""Kernels around MuJoCo Warp's ray tracer: place what it draws, aim its rays, and hand its pixels on."""
+"""Kernels around MuJoCo Warp's ray tracer: place what it draws, and hand its pixels on."""
 
 import warp as wp
+
+from .render_core.camera_tables import camera_pose
 
 wp.set_module_options({"enable_backward": False})
 
@@ -8,12 +10,13 @@ __all__ = [
     "bvh_roots",
     "find_diverged",
     "mesh_roots",
+    "place_extra",
     "place_scene",
     "resolve_depth",
     "resolve_distance",
     "resolve_rgb",
+    "resolve_rgba",
     "resolve_segmentation",
-    "write_rays",
 ]
 
 # MuJoCo's own bound on what a healthy state holds (mjMAXVAL). Larger values overflow in float32 bounding boxes.
@@ -93,6 +96,9 @@ def place_scene(
     mount_body: wp.array[wp.int32],
     mount_position: wp.array2d[wp.vec3],
     mount_rotation: wp.array2d[wp.mat33],
+    pose_set: wp.array2d[wp.int32],
+    set_position: wp.array2d[wp.vec3],
+    set_rotation: wp.array2d[wp.mat33],
     geom_position: wp.array2d[wp.vec3],
     geom_rotation: wp.array2d[wp.mat33],
     camera_position: wp.array2d[wp.vec3],
@@ -110,7 +116,7 @@ def place_scene(
     parked = diverged[env] != 0
     identity = wp.mat33(1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
 
-    if i < geom_position.shape[1]:
+    if i < geom_body.shape[0]:  # there may be slots for extra geometry behind the model's geoms
         p = wp.vec3(0.0)
         r = identity
         if not parked:
@@ -124,15 +130,23 @@ def place_scene(
         p = wp.vec3(0.0)
         r = identity
         if not parked:
-            if mount_camera[i] >= 0:
-                camera = source * model_camera_count + mount_camera[i]
-                p = model_camera_position[camera]
-                r = model_camera_rotation[camera]
-            else:
-                body = source * body_count + mount_body[i]
-                local = source % mount_position.shape[0]
-                p = body_position[body] + body_rotation[body] @ mount_position[local, i]
-                r = body_rotation[body] @ mount_rotation[local, i]
+            p, r = camera_pose(
+                source,
+                i,
+                body_count,
+                model_camera_count,
+                body_position,
+                body_rotation,
+                model_camera_position,
+                model_camera_rotation,
+                mount_camera,
+                mount_body,
+                mount_position,
+                mount_rotation,
+                pose_set,
+                set_position,
+                set_rotation,
+            )
         camera_position[env, i] = p
         camera_rotation[env, i] = r
 
@@ -153,29 +167,64 @@ def place_scene(
 
 
 @wp.kernel
-def write_rays(
-    first_ray: int,
-    width: int,
-    pinhole: wp.vec4,
-    orthographic_pixel: float,
-    ray: wp.array[wp.vec3],
-    ray_offset: wp.array[wp.vec3],
+def place_extra(
+    first_env: int,
+    geom_count: int,
+    type_count: int,
+    parking: wp.vec3,
+    slot_type: wp.array[wp.int32],
+    slot_rank: wp.array[wp.int32],
+    first: wp.array[wp.int32],
+    position: wp.array[wp.vec3],
+    quaternion: wp.array[wp.quat],
+    size: wp.array[wp.vec3],
+    rgba: wp.array[wp.vec4],
+    ids: wp.array[wp.int32],
+    diverged: wp.array[wp.int32],
+    geom_position: wp.array2d[wp.vec3],
+    geom_rotation: wp.array2d[wp.mat33],
+    geom_size: wp.array2d[wp.vec3],
+    geom_rgba: wp.array2d[wp.vec4],
+    slot_id: wp.array2d[wp.int32],
 ):
-    """Rays of one camera, in its frame, through the pixel centres, row by row from the top left.
+    """Fill the slots behind the model's geoms with extra geometry, sorted as in `PackedGeometry`.
 
-    `pinhole` is (fx, fy, cx, cy) in pixels. Where `orthographic_pixel`, the edge length of a pixel [m], is above 0, the
-    rays are parallel and start that far apart instead.
+    The slots of a type take first what every environment shows, and then what this one does. A slot that is left over
+    is a transparent point in the parking position. A primitive with a value that is not finite makes its environment a
+    diverged one.
     """
-    y, x = wp.tid()
-    i = first_ray + y * width + x
-    u = float(x) + 0.5 - pinhole[2]
-    v = pinhole[3] - float(y) - 0.5
-    if orthographic_pixel > 0.0:
-        ray[i] = wp.vec3(0.0, 0.0, -1.0)
-        ray_offset[i] = wp.vec3(u * orthographic_pixel, v * orthographic_pixel, 0.0)
-    else:
-        ray[i] = wp.normalize(wp.vec3(u / pinhole[0], v / pinhole[1], -1.0))
-        ray_offset[i] = wp.vec3(0.0)
+    env, slot = wp.tid()
+    kind = slot_type[slot]
+    rank = slot_rank[slot]
+    shared = first[kind + 1] - first[kind]
+    k = first[kind] + rank
+    if rank >= shared:
+        block = (first_env + env + 1) * type_count + kind
+        k = first[block] + rank - shared
+        if k >= first[block + 1]:
+            k = -1
+
+    p = parking
+    r = wp.mat33(1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
+    s = wp.vec3(0.0)
+    colour = wp.vec4(0.0)
+    name = -1
+    if k >= 0:
+        rotation = wp.quat_to_matrix(quaternion[k])
+        if _healthy_pose(position[k], rotation) and _healthy(size[k]):
+            p = position[k]
+            r = rotation
+            s = size[k]
+            colour = rgba[k]
+            name = ids[k]
+        else:
+            diverged[env] = 1
+    geom = geom_count + slot
+    geom_position[env, geom] = p
+    geom_rotation[env, geom] = r
+    geom_size[env, geom] = s
+    geom_rgba[env, geom] = colour
+    slot_id[env, slot] = name
 
 
 @wp.kernel
@@ -217,6 +266,27 @@ def resolve_rgb(
 
 
 @wp.kernel
+def resolve_rgba(
+    packed: wp.array2d[wp.uint32],
+    first: int,
+    diverged: wp.array[wp.int32],
+    lanes: int,
+    background: wp.vec3ub,
+    frame: wp.array2d[wp.vec4ub],
+):
+    """Unpack ARGB words; pixels that saw nothing show the background with alpha 0."""
+    env, lane = wp.tid()
+    for i in range(lane, frame.shape[1], lanes):
+        word = packed[env, first + i]
+        colour = wp.vec4ub(background[0], background[1], background[2], wp.uint8(0))
+        if diverged[env] == 0 and (word >> wp.uint32(24)) != wp.uint32(0):
+            colour = wp.vec4ub(
+                wp.uint8(word >> wp.uint32(16)), wp.uint8(word >> wp.uint32(8)), wp.uint8(word), wp.uint8(255)
+            )
+        frame[env, i] = colour
+
+
+@wp.kernel
 def resolve_depth(
     depth: wp.array2d[float],
     first: int,
@@ -239,19 +309,30 @@ def resolve_distance(
     first: int,
     diverged: wp.array[wp.int32],
     lanes: int,
-    ray: wp.array[wp.vec3],
-    ray_offset: wp.array[wp.vec3],
-    first_ray: int,
+    camera: int,
+    width: int,
+    height: int,
+    intrinsic: wp.array2d[wp.vec4],
+    orthographic_pixel: float,
     frame: wp.array2d[float],
 ):
-    """Euclidean distance from the camera's position [m]; misses are infinite."""
+    """Euclidean distance from the camera's position [m]; misses are infinite.
+
+    `intrinsic` is (fx, fy, width / 2 - cx, height / 2 - cy) in pixels. Where `orthographic_pixel`, the edge length of a
+    pixel [m], is above 0, rays are parallel instead.
+    """
     env, lane = wp.tid()
     for i in range(lane, frame.shape[1], lanes):
         z = depth[env, first + i]
         distance = float(wp.inf)
         if diverged[env] == 0 and z > 0.0:
-            direction = ray[first_ray + i]
-            distance = wp.length(ray_offset[first_ray + i] - direction * (z / direction[2]))
+            u = float(i % width) + 0.5 - 0.5 * float(width)
+            v = float(i // width) + 0.5 - 0.5 * float(height)
+            k = intrinsic[env, camera]
+            hit = wp.vec3((u + k[2]) / k[0], (v + k[3]) / k[1], 1.0) * z
+            if orthographic_pixel > 0.0:
+                hit = wp.vec3(u * orthographic_pixel, v * orthographic_pixel, z)
+            distance = wp.length(hit)
         frame[env, i] = distance
 
 
@@ -261,12 +342,17 @@ def resolve_segmentation(
     first: int,
     diverged: wp.array[wp.int32],
     lanes: int,
+    geom_type: int,
+    geom_count: int,
+    slot_id: wp.array2d[wp.int32],
     frame: wp.array2d[wp.vec2i],
 ):
-    """Pairs (object id, object type), (-1, -1) where nothing was hit."""
+    """Pairs (object id, object type), (-1, -1) where nothing was hit; extra geometry has its own ids and type 0."""
     env, lane = wp.tid()
     for i in range(lane, frame.shape[1], lanes):
         hit = objects[env, first + i]
+        if hit[1] == geom_type and hit[0] >= geom_count:
+            hit = wp.vec2i(slot_id[env, hit[0] - geom_count], 0)
         if diverged[env] != 0:
             hit = wp.vec2i(-1, -1)
         frame[env, i] = hit

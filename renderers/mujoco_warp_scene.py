@@ -19,6 +19,7 @@ import numpy as np
 import warp as wp
 
 from . import mujoco_warp_kernels as kernels
+from .mujoco_warp_extra import DeviceGeometry, ExtraSlots
 from .render_core.placement import rotation_matrices
 
 if TYPE_CHECKING:
@@ -29,9 +30,9 @@ __all__ = ["GeometryBounds", "ShardScene", "TracerModel", "check_snapshot", "on_
 
 # fmt: off
 _MODEL_ARRAYS = (
-    "geom_type", "geom_dataid", "geom_matid", "geom_size", "geom_rgba", "cam_projection", "cam_fovy",
-    "cam_sensorsize", "cam_intrinsic", "light_type", "light_castshadow", "light_active", "light_attenuation",
-    "light_cutoff", "light_exponent", "light_ambient", "light_diffuse", "light_specular", "flex_dim",
+    "geom_type", "geom_dataid", "geom_matid", "geom_size", "geom_rgba", "light_type", "light_castshadow",
+    "light_active", "light_attenuation", "light_cutoff", "light_exponent", "light_ambient", "light_diffuse",
+    "light_specular", "flex_dim",
     "flex_vertadr", "flex_vertnum", "flex_edge", "flex_radius", "flex_elemadr", "flex_elemnum", "flex_elemdataadr",
     "flex_elem", "flex_shelldataadr", "flex_shell", "mesh_faceadr", "mesh_normaladr", "mesh_normal", "mat_texid",
     "mat_texuniform", "mat_texrepeat", "mat_emission", "mat_specular", "mat_shininess", "mat_rgba",
@@ -39,6 +40,8 @@ _MODEL_ARRAYS = (
 # fmt: on
 
 _NOWHERE = 1e9
+_IDENTITY = wp.mat33(*np.eye(3).ravel())
+_NO_TYPES = np.zeros(0, dtype=np.int32)
 
 # Warp's default device, which the tracer launches on, belongs to the process and not to a thread.
 _default_device_lock = threading.Lock()
@@ -59,6 +62,7 @@ class TracerModel:
 
     Attributes:
         fields: What the tracer reads of a Model.
+        slots: What is reserved for extra geometry; nothing at first.
         prototype: A render context that holds all geometry of one environment in the model's default pose. It is
             never rendered; every other context is a copy of it with its own bounding volumes and cameras.
     """
@@ -75,6 +79,7 @@ class TracerModel:
                 render_skybox=True,
                 enabled_geom_groups=sorted({int(group) for group in mj_model.geom_group}),
                 background_color=(0.0, 0.0, 0.0, 0.0),
+                use_precomputed_rays=False,
             )
         self.has_textures = bool((mj_model.mat_texid >= 0).any())
         self.has_skybox = self.prototype.render_skybox
@@ -82,19 +87,28 @@ class TracerModel:
         self.geom_position = wp.array(mj_model.geom_pos, dtype=wp.vec3, device=device)
         self.geom_rotation = wp.array(rotation_matrices(mj_model.geom_quat[:, [1, 2, 3, 0]]), wp.mat33, device=device)
         self._flex_of_bound = self.prototype.flex_geom_flexid.numpy()
-        self._contexts: dict[tuple[int, ...], mjw.RenderContext] = {}
+        self.slots = ExtraSlots((), device)
+        self._contexts: dict[tuple[tuple[int, ...], bool], mjw.RenderContext] = {}
 
-    def context(self, groups: tuple[int, ...]) -> mjw.RenderContext:
+    def reserve(self, capacity: tuple[int, ...]) -> None:
+        """Have slots for as much extra geometry as this; contexts with extra geometry are made anew."""
+        if capacity != self.slots.capacity:
+            self.slots = ExtraSlots(capacity, self.device)
+            self._contexts = {key: context for key, context in self._contexts.items() if not key[1]}
+
+    def context(self, groups: tuple[int, ...], extra_geometry: bool) -> mjw.RenderContext:
         """The prototype cut down to the geoms and flexes of these groups: to be copied, not to be changed."""
-        if groups not in self._contexts:
-            self._contexts[groups] = self._select(groups)
-        return self._contexts[groups]
+        key = groups, extra_geometry
+        if key not in self._contexts:
+            self._contexts[key] = self._select(groups, self.slots.types if extra_geometry else _NO_TYPES)
+        return self._contexts[key]
 
-    def _select(self, groups: tuple[int, ...]) -> mjw.RenderContext:
+    def _select(self, groups: tuple[int, ...], slot_types: np.ndarray) -> mjw.RenderContext:
         model, prototype = self.mj_model, self.prototype
-        geoms = np.flatnonzero(np.isin(model.geom_group, groups))
+        visible = np.flatnonzero(np.isin(model.geom_group, groups))
+        geoms = np.concatenate((visible, model.ngeom + np.arange(slot_types.size)))
         bounds = np.flatnonzero(np.isin(model.flex_group, groups)[self._flex_of_bound])
-        types = {int(geom_type) for geom_type in model.geom_type[geoms]}
+        types = {int(geom_type) for geom_type in (*model.geom_type[visible], *slot_types)}
         if bounds.size:
             types.add(int(mjw.GeomType.FLEX))
         context = copy.copy(prototype)
@@ -105,8 +119,9 @@ class TracerModel:
         context.flex_geom_edgeid = wp.array(edges[bounds], dtype=int, device=self.device)
         context.bvh_nflexgeom = bounds.size
         context.geom_ray_types = tuple(sorted(types))
+        parked = np.tile(model.stat.center, (slot_types.size, 1))
         lower, upper = (
-            np.concatenate((bound.numpy()[geoms], bound.numpy()[model.ngeom + bounds]))
+            np.concatenate((bound.numpy()[visible], parked, bound.numpy()[model.ngeom + bounds]))
             for bound in (prototype.lower, prototype.upper)
         )
         if not len(lower):  # a query of an empty hierarchy is no query: give it something that no ray meets
@@ -159,38 +174,57 @@ class ShardScene:
     """Where everything is in the environments `first_env` to `first_env + num_envs`.
 
     Attributes:
+        model: What the tracer reads of a Model.
         fields: What the tracer reads of a Data.
+        slot_id: Id of the extra geometry in each slot, or -1 (num_envs, slots) int32.
         diverged: 1 for each environment whose poses are not finite (num_envs,) int32; a slice of the backend's.
+        intrinsic: Intrinsics of the rig's cameras (num_envs, C); a slice of the rig's.
     """
 
     def __init__(self, tracer: TracerModel, rig: "CameraRig", first_env: int, diverged: wp.array):
-        model, device = tracer.mj_model, tracer.device
+        model = tracer.mj_model
         self.tracer = tracer
         self.rig = rig
         self.first_env = first_env
         self.num_envs = diverged.shape[0]
         self.diverged = diverged
-
-        def zeros(count: int, dtype: Any) -> wp.array:
-            return wp.zeros((self.num_envs, count), dtype=dtype, device=device)
-
+        self.intrinsic = rig.intrinsic[first_env : first_env + self.num_envs]
+        self.model = copy.copy(tracer.fields)
+        self.model.cam_projection, self.model.cam_fovy = rig.projection, rig.fovy
+        self.model.cam_sensorsize, self.model.cam_intrinsic = rig.sensor_size, self.intrinsic
         self.fields = SimpleNamespace(
             nworld=self.num_envs,
-            geom_xpos=zeros(model.ngeom, wp.vec3),
-            geom_xmat=zeros(model.ngeom, wp.mat33),
-            cam_xpos=zeros(rig.count, wp.vec3),
-            cam_xmat=zeros(rig.count, wp.mat33),
-            light_xpos=zeros(model.nlight, wp.vec3),
-            light_xdir=zeros(model.nlight, wp.vec3),
-            flexvert_xpos=zeros(model.nflexvert, wp.vec3),
+            geom_xpos=self._zeros(model.ngeom, wp.vec3),
+            geom_xmat=self._zeros(model.ngeom, wp.mat33),
+            cam_xpos=self._zeros(rig.count, wp.vec3),
+            cam_xmat=self._zeros(rig.count, wp.mat33),
+            light_xpos=self._zeros(model.nlight, wp.vec3),
+            light_xdir=self._zeros(model.nlight, wp.vec3),
+            flexvert_xpos=self._zeros(model.nflexvert, wp.vec3),
         )
         for rotations in (self.fields.geom_xmat, self.fields.cam_xmat):
-            rotations.fill_(wp.mat33(*np.eye(3).ravel()))
+            rotations.fill_(_IDENTITY)
+        self.slot_id = self._zeros(0, wp.int32)
         self._placed = max(model.ngeom, rig.count, model.nlight, model.nflexvert)
         self._checked = max(model.nbody, model.ncam, model.nlight, model.nflexvert)
-        self._none = tuple(wp.zeros(0, dtype=dtype, device=device) for dtype in (wp.vec3, wp.mat33))
+        self._none = tuple(wp.zeros(0, dtype=dtype, device=tracer.device) for dtype in (wp.vec3, wp.mat33))
 
-    def place(self, snapshot: "RenderSnapshot") -> None:
+    def reserve(self) -> None:
+        """Have the model's slots for extra geometry behind its geoms, with sizes and colours per environment."""
+        geoms, slots = self.tracer.mj_model, self.tracer.slots
+        count = geoms.ngeom + slots.count
+        self.slot_id = self._zeros(slots.count, wp.int32)
+        self.fields.geom_xpos, self.fields.geom_xmat = self._zeros(count, wp.vec3), self._zeros(count, wp.mat33)
+        self.fields.geom_xmat.fill_(_IDENTITY)
+        self.model.geom_type = self._with_slots(geoms.geom_type, slots.types, int)
+        for name, unused in (("geom_dataid", -1), ("geom_matid", -1)):
+            values = getattr(geoms, name)[None]
+            setattr(self.model, name, self._with_slots(values, np.full((1, slots.count), unused), int))
+        for name, dtype, width in (("geom_size", wp.vec3, 3), ("geom_rgba", wp.vec4, 4)):
+            values = np.tile(getattr(geoms, name), (self.num_envs, 1, 1))
+            setattr(self.model, name, self._with_slots(values, np.zeros((self.num_envs, slots.count, width)), dtype))
+
+    def place(self, snapshot: "RenderSnapshot", extra: DeviceGeometry | None = None) -> None:
         """Bring geoms, cameras, lights and flexes to where the snapshot has them, and flag diverged environments."""
         model, device = self.tracer.mj_model, self.tracer.device
         no_vectors, no_matrices = self._none
@@ -214,6 +248,8 @@ class ShardScene:
             device=device,
         )
         tracer, rig, placed = self.tracer, self.rig, self.fields
+        if extra is not None:
+            self._place_extra(extra)
         wp.launch(
             kernels.place_scene,
             dim=(self.num_envs, self._placed),
@@ -225,10 +261,7 @@ class ShardScene:
                 tracer.geom_body,
                 tracer.geom_position,
                 tracer.geom_rotation,
-                rig.mount_camera,
-                rig.mount_body,
-                rig.mount_position,
-                rig.mount_rotation,
+                *rig.inputs(),
             ],
             outputs=[
                 placed.geom_xpos,
@@ -241,6 +274,39 @@ class ShardScene:
             ],
             device=device,
         )
+
+    def _place_extra(self, extra: DeviceGeometry) -> None:
+        slots, model, placed = self.tracer.slots, self.model, self.fields
+        wp.launch(
+            kernels.place_extra,
+            dim=(self.num_envs, slots.count),
+            inputs=[
+                self.first_env,
+                self.tracer.mj_model.ngeom,
+                len(slots.capacity),
+                wp.vec3(*self.tracer.mj_model.stat.center),
+                slots.type_of_slot,
+                slots.rank_of_slot,
+                *extra.arrays,
+            ],
+            outputs=[
+                self.diverged,
+                placed.geom_xpos,
+                placed.geom_xmat,
+                model.geom_size,
+                model.geom_rgba,
+                self.slot_id,
+            ],
+            device=self.tracer.device,
+        )
+
+    def _zeros(self, count: int, dtype: Any) -> wp.array:
+        return wp.zeros((self.num_envs, count), dtype=dtype, device=self.tracer.device)
+
+    def _with_slots(self, values: np.ndarray, slots: np.ndarray, dtype: Any) -> wp.array:
+        """The model's values and behind them those of the slots, along the axis of the geoms."""
+        axis = 0 if values.ndim == 1 else 1
+        return wp.array(np.concatenate((values, slots), axis=axis), dtype=dtype, device=self.tracer.device)
 
 
 def check_snapshot(snapshot: "RenderSnapshot", mj_model: mujoco.MjModel, rig: "CameraRig", num_envs: int) -> None:

@@ -1,7 +1,7 @@
 """Drawing one turn with MuJoCo Warp's ray tracer: the environments of a scene, split over threads.
 
 A kernel launch on the CPU uses one core and lets go of Python's lock, so each shard of environments is drawn on a
-thread of its own. Shards share the model's meshes, textures, rays and compiled kernels; bounding volumes, poses and
+thread of its own. Shards share the model's meshes, textures and compiled kernels; bounding volumes, poses and
 image memory are their own. On CUDA there is one shard, drawn on the calling thread's stream.
 """
 
@@ -13,10 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
+import mujoco
 import mujoco_warp as mjw
 import warp as wp
 
 from . import mujoco_warp_kernels as kernels
+from .mujoco_warp_extra import DeviceGeometry
 from .mujoco_warp_scene import GeometryBounds, ShardScene, TracerModel, check_snapshot, on_device
 from .mujoco_warp_views import CameraRig, Look, Shot, ViewTables
 from .render_core.layout import PlaneKind
@@ -24,7 +26,7 @@ from .render_core.snapshots import RenderSnapshot
 
 __all__ = ["ShardedTracer"]
 
-# Combinations of due cameras and planes that stay ready to draw. Few occur in one run; each holds its rays.
+# Combinations of due cameras and planes that stay ready to draw. Few occur in one run.
 _MAX_VIEWS = 32
 
 # Building compiles kernels, which Warp does not do from several threads at once.
@@ -70,10 +72,11 @@ class ShardedTracer:
         ends = [num_envs * shard // count for shard in range(count + 1)]
         scenes = [ShardScene(tracer, rig, first, self.diverged[first:end]) for first, end in itertools.pairwise(ends)]
         self._shards = [_Shard(scene, rig) for scene in scenes]
+        self._reserved: tuple[int, ...] = ()
         self._programs: dict[Look, mjw.RenderContext] = {}
         self._views: OrderedDict[tuple[Look, tuple[Shot, ...]], _View] = OrderedDict()
         with _build_lock:
-            for look, shots in self._by_look(rig.shots()).items():
+            for look, shots in self._by_look(rig.shots(), extra_geometry=False).items():
                 self._create_view(look, tuple(shots))
         self._threads = ThreadPoolExecutor(count - 1, thread_name_prefix="render-shard") if count > 1 else None
 
@@ -93,8 +96,10 @@ class ShardedTracer:
             ValueError: The snapshot is of another scene.
         """
         check_snapshot(snapshot, self.tracer.mj_model, self.rig, self.diverged.shape[0])
+        self.rig.apply(snapshot.camera_settings)
+        extra = self._upload_extra(snapshot)
         jobs = []
-        for look, shots in self._by_look(list(frames)).items():
+        for look, shots in self._by_look(list(frames), extra is not None).items():
             targets = [
                 _Target(index, plane, frame)
                 for index, shot in enumerate(shots)
@@ -103,7 +108,7 @@ class ShardedTracer:
             jobs.append((self._view(look, tuple(shots)), targets))
         snapshot.begin_read()
         with on_device(self.tracer.device):
-            self._in_all_shards(lambda shard: self._draw_shard(shard, snapshot, jobs))
+            self._in_all_shards(lambda shard: self._draw_shard(shard, snapshot, extra, jobs))
         snapshot.end_read()
 
     def close(self) -> None:
@@ -111,10 +116,27 @@ class ShardedTracer:
         if self._threads is not None:
             self._threads.shutdown()
 
-    def _by_look(self, shots: Sequence[Shot]) -> dict[Look, list[Shot]]:
+    def _upload_extra(self, snapshot: RenderSnapshot) -> DeviceGeometry | None:
+        """The turn's extra geometry on the device, with slots for it."""
+        extra = snapshot.extra_geometry
+        if extra is None:
+            return None
+        if self._reserved != extra.capacity:
+            self.tracer.reserve(extra.capacity)
+            for shard in self._shards:
+                shard.reserve()
+            for made in (self._programs, self._views):
+                for key in [key for key in made if (key[0] if isinstance(key, tuple) else key).extra_geometry]:
+                    del made[key]
+            self._reserved = extra.capacity
+        return DeviceGeometry(extra, self.tracer.device)
+
+    def _by_look(self, shots: Sequence[Shot], extra_geometry: bool) -> dict[Look, list[Shot]]:
         groups: dict[Look, list[Shot]] = {}
         for shot in shots:
-            groups.setdefault(Look.of(self.rig.cameras[shot.camera].options, self.tracer), []).append(shot)
+            groups.setdefault(Look.of(self.rig.cameras[shot.camera].options, self.tracer, extra_geometry), []).append(
+                shot
+            )
         return groups
 
     def _view(self, look: Look, shots: tuple[Shot, ...]) -> _View:
@@ -133,7 +155,7 @@ class ShardedTracer:
             first, program = self._shards[0], look.context(self.tracer)
             first.prepare(program, look, tables)
             with on_device(self.tracer.device):
-                mjw.render(self.tracer.fields, first.scene.fields, program)
+                mjw.render(first.scene.model, first.scene.fields, program)
             self._programs[look] = program
         contexts = tuple(copy.copy(self._programs[look]) for _ in self._shards)
         for shard, context in zip(self._shards, contexts, strict=True):
@@ -155,15 +177,22 @@ class ShardedTracer:
         for future in futures:
             future.result()
 
-    def _draw_shard(self, index: int, snapshot: RenderSnapshot, jobs: Sequence[tuple[_View, list[_Target]]]) -> None:
-        scene, model = self._shards[index].scene, self.tracer.fields
-        scene.place(snapshot)
-        refitted: set[tuple[int, ...]] = set()
+    def _draw_shard(
+        self,
+        index: int,
+        snapshot: RenderSnapshot,
+        extra: DeviceGeometry | None,
+        jobs: Sequence[tuple[_View, list[_Target]]],
+    ) -> None:
+        scene = self._shards[index].scene
+        model = scene.model
+        scene.place(snapshot, extra)
+        refitted: set[tuple[tuple[int, ...], bool]] = set()
         for view, targets in jobs:
             context = view.contexts[index]
-            if view.look.geom_groups not in refitted:
+            if view.look.drawn not in refitted:
                 mjw.refit_bvh(model, scene.fields, context)
-                refitted.add(view.look.geom_groups)
+                refitted.add(view.look.drawn)
             mjw.render(model, scene.fields, context)
             for target in targets:
                 self._resolve(view.tables, context, scene, target)
@@ -172,24 +201,30 @@ class ShardedTracer:
         """Write a plane of a shard's environments into their part of the frame."""
         device, diverged = self.tracer.device, scene.diverged
         colour, depth, objects = (int(first) for first in tables.first[target.shot])
-        pixels = target.frame.shape[1] * target.frame.shape[2]
+        height, width = target.frame.shape[1:3]
+        pixels = height * width
         lanes = 1 if device.is_cpu else pixels
+        index = tables.shots[target.shot].camera
+        channels = self.rig.cameras[index].options.background
+        background = wp.vec3ub(*(round(255 * channel) for channel in channels))
         match target.plane:
             case PlaneKind.RGB:
-                options = self.rig.cameras[tables.shots[target.shot].camera].options
-                background = wp.vec3ub(*(round(255 * channel) for channel in options.background))
                 kernel, dtype = kernels.resolve_rgb, wp.vec3ub
+                inputs = [context.rgb_data, colour, diverged, lanes, background]
+            case PlaneKind.RGBA:
+                kernel, dtype = kernels.resolve_rgba, wp.vec4ub
                 inputs = [context.rgb_data, colour, diverged, lanes, background]
             case PlaneKind.DEPTH:
                 kernel, dtype = kernels.resolve_depth, wp.float32
                 inputs = [context.depth_data, depth, diverged, lanes]
             case PlaneKind.DISTANCE_TO_CAMERA:
                 kernel, dtype = kernels.resolve_distance, wp.float32
-                rays = tables.ray, tables.ray_offset, int(tables.first_ray[target.shot])
-                inputs = [context.depth_data, depth, diverged, lanes, *rays]
+                lens = index, width, height, scene.intrinsic, self.rig.orthographic_pixel(index)
+                inputs = [context.depth_data, depth, diverged, lanes, *lens]
             case PlaneKind.SEGMENTATION:
                 kernel, dtype = kernels.resolve_segmentation, wp.vec2i
-                inputs = [context.seg_data, objects, diverged, lanes]
+                names = int(mujoco.mjtObj.mjOBJ_GEOM), self.tracer.mj_model.ngeom, scene.slot_id
+                inputs = [context.seg_data, objects, diverged, lanes, *names]
             case _:
                 raise ValueError(f"the ray tracer makes no {target.plane.value!r}")
         part = target.frame[scene.first_env : scene.first_env + scene.num_envs]
@@ -205,18 +240,23 @@ class _Shard:
 
     def __init__(self, scene: ShardScene, rig: CameraRig):
         self.scene = scene
-        self._bounds: dict[tuple[int, ...], GeometryBounds] = {}
+        self._bounds: dict[tuple[tuple[int, ...], bool], GeometryBounds] = {}
         self._images = [
             wp.zeros(scene.num_envs * max(int(pixels), 1), dtype=dtype, device=scene.tracer.device)
             for pixels, dtype in zip(rig.pixels(rig.shots()), (wp.uint32, wp.float32, wp.vec2i), strict=True)
         ]
 
+    def reserve(self) -> None:
+        """Have the model's slots for extra geometry."""
+        self.scene.reserve()
+        self._bounds = {drawn: bounds for drawn, bounds in self._bounds.items() if not drawn[1]}
+
     def prepare(self, context: mjw.RenderContext, look: Look, tables: ViewTables) -> None:
         """Make `context` draw this shard's environments through these cameras."""
         tracer, num_envs = self.scene.tracer, self.scene.num_envs
-        if look.geom_groups not in self._bounds:
-            self._bounds[look.geom_groups] = GeometryBounds(tracer.context(look.geom_groups), num_envs, tracer.device)
-        self._bounds[look.geom_groups].install(context)
+        if look.drawn not in self._bounds:
+            self._bounds[look.drawn] = GeometryBounds(tracer.context(*look.drawn), num_envs, tracer.device)
+        self._bounds[look.drawn].install(context)
         tables.install(context)
         context.rgb_data, context.depth_data, context.seg_data = (
             image[: num_envs * max(int(pixels), 1)].reshape((num_envs, max(int(pixels), 1)))

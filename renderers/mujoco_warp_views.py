@@ -1,24 +1,25 @@
 """Cameras for MuJoCo Warp's ray tracer: the rig of a configuration, and the sets of images that turns ask for.
 
 The tracer knows the model's cameras only. It finds them through small tables in its context, so tables of our own give
-it any camera: each turn's due cameras with just the planes that are due, aimed by precomputed rays.
+it any camera: each turn's due cameras with just the planes that are due. Rays are computed as they are cast, from
+intrinsics per environment, so that changing these costs no kernel and no rays.
 """
 
 import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import mujoco
 import mujoco_warp as mjw
 import numpy as np
 import warp as wp
 
 from scene_data.scene import SceneDescription
 
-from . import mujoco_warp_kernels as kernels
 from .mujoco_warp_scene import TracerModel
 from .render_core.camera import CameraDescriptor, Orthographic, VisualOptions
+from .render_core.camera_tables import CameraTables
 from .render_core.layout import PlaneKind
-from .render_core.placement import camera_mount, camera_projection, rotation_matrices
 
 __all__ = ["CameraRig", "Look", "Shot", "ViewTables"]
 
@@ -34,7 +35,7 @@ class Shot:
     def traced(self) -> tuple[bool, bool, bool]:
         """Whether the tracer must make colour, depth and objects for it."""
         return (
-            PlaneKind.RGB in self.planes,
+            PlaneKind.RGB in self.planes or PlaneKind.RGBA in self.planes,
             PlaneKind.DEPTH in self.planes or PlaneKind.DISTANCE_TO_CAMERA in self.planes,
             PlaneKind.SEGMENTATION in self.planes,
         )
@@ -48,53 +49,58 @@ class Look:
     textures: bool
     skybox: bool
     shadows: bool
+    extra_geometry: bool
 
     @classmethod
-    def of(cls, options: VisualOptions, tracer: TracerModel) -> "Look":
-        """The look of these options, without what the model does not have."""
+    def of(cls, options: VisualOptions, tracer: TracerModel, extra_geometry: bool) -> "Look":
+        """The look of these options, without what the model and the turn do not have."""
         return cls(
             options.geom_groups,
             options.textures and tracer.has_textures,
             options.skybox and tracer.has_skybox,
             options.shadows,
+            options.extra_geometry and extra_geometry,
         )
+
+    @property
+    def drawn(self) -> tuple[tuple[int, ...], bool]:
+        """What is drawn, for which bounding volumes are needed: groups, and whether extra geometry is."""
+        return self.geom_groups, self.extra_geometry
 
     def context(self, tracer: TracerModel) -> mjw.RenderContext:
         """A context with this look, but no bounding volumes, cameras or image memory yet."""
-        context = copy.copy(tracer.context(self.geom_groups))
+        context = copy.copy(tracer.context(*self.drawn))
         context.use_textures, context.render_skybox = self.textures, self.skybox
         context.use_shadows = self.shadows
         return context
 
 
-class CameraRig:
-    """The cameras of one configuration as device tables.
+class CameraRig(CameraTables):
+    """The cameras of one configuration, and what the tracer reads of a Model about them.
 
     Attributes:
-        cameras: Their descriptors; the index here is the camera's index for the tracer.
-        projections: How each projects.
-        uses_model_cameras: Whether any camera's pose is the engine's to say.
         has_orthographic: Whether any is orthographic, which the tracer's kernel is built for.
+        projection: The tracer's number for how each projects (C,).
+        fovy: What the images of orthographic cameras cover vertically (1, C) [m].
+        sensor_size: Width and height of each image (C,): lengths on the sensor are pixels.
     """
 
     def __init__(self, scene: SceneDescription, cameras: Sequence[CameraDescriptor], device: wp.Device):
-        self.cameras = tuple(cameras)
-        self.count = len(self.cameras)
-        self.device = device
+        super().__init__(scene, cameras, device)
         self.index_of_id = {camera.id: index for index, camera in enumerate(self.cameras)}
-        self.projections = [camera_projection(camera, scene) for camera in self.cameras]
-        self.has_orthographic = any(isinstance(projection, Orthographic) for projection in self.projections)
-        mounts = [camera_mount(camera, scene) for camera in self.cameras]
-        rows = max((len(pose) for mount in mounts for pose in mount[2:]), default=1)
-        positions, rotations = np.zeros((rows, self.count, 3)), np.zeros((rows, self.count, 3, 3))
-        for camera, (_, _, position, quaternion) in enumerate(mounts):
-            positions[:, camera] = position
-            rotations[:, camera] = rotation_matrices(quaternion)
-        self.uses_model_cameras = any(mount[0] >= 0 for mount in mounts)
-        self.mount_camera = wp.array([mount[0] for mount in mounts], dtype=wp.int32, device=device)
-        self.mount_body = wp.array([mount[1] for mount in mounts], dtype=wp.int32, device=device)
-        self.mount_position = wp.array(positions, dtype=wp.vec3, device=device)
-        self.mount_rotation = wp.array(rotations, dtype=wp.mat33, device=device)
+        heights = [p.height if isinstance(p, Orthographic) else 0.0 for p in self.projections]
+        sizes = [(camera.width, camera.height) for camera in self.cameras]
+        kinds = mujoco.mjtProjection
+        numbers = [int(kinds.mjPROJ_ORTHOGRAPHIC if height else kinds.mjPROJ_PERSPECTIVE) for height in heights]
+        self.has_orthographic = any(heights)
+        self.projection = wp.array(numbers, dtype=int, device=device)
+        self.fovy = wp.array([heights], dtype=float, device=device)
+        self.sensor_size = wp.array(sizes, dtype=wp.vec2, device=device)
+
+    def orthographic_pixel(self, camera: int) -> float:
+        """Edge length of a pixel of an orthographic camera [m], 0 for others."""
+        projection = self.projections[camera]
+        return projection.height / self.cameras[camera].height if isinstance(projection, Orthographic) else 0.0
 
     def shots(self) -> list[Shot]:
         """All cameras with all their planes."""
@@ -116,7 +122,6 @@ class ViewTables:
     Attributes:
         shots: What is due.
         first: Where each shot's colour, depth and objects begin in the tracer's images (len(shots), 3).
-        first_ray: Where each shot's rays begin (len(shots),).
     """
 
     def __init__(self, rig: CameraRig, shots: Sequence[Shot]):
@@ -127,7 +132,6 @@ class ViewTables:
         self.shots = tuple(shots)
         self.pixels = made.sum(axis=0)
         self.first = np.cumsum(made, axis=0) - made
-        self.first_ray = np.cumsum(sizes) - sizes
         self.ray_count = int(sizes.sum())
         self._has_orthographic = rig.has_orthographic
         self._camera = wp.array([shot.camera for shot in shots], dtype=int, device=device)
@@ -138,29 +142,12 @@ class ViewTables:
         )
         self._first = [wp.array(column, dtype=int, device=device) for column in self.first.T]
         self._traced = [wp.array(column, dtype=bool, device=device) for column in traced.T]
-        self.ray = wp.empty(self.ray_count, dtype=wp.vec3, device=device)
-        self.ray_offset = wp.empty(self.ray_count, dtype=wp.vec3, device=device)
-        for shot, first_ray in zip(shots, self.first_ray, strict=True):
-            camera, projection = rig.cameras[shot.camera], rig.projections[shot.camera]
-            if isinstance(projection, Orthographic):
-                pinhole = wp.vec4(1.0, 1.0, 0.5 * camera.width, 0.5 * camera.height)
-                pixel = projection.height / camera.height
-            else:
-                pinhole = wp.vec4(projection.fx, projection.fy, projection.cx, projection.cy)
-                pixel = 0.0
-            wp.launch(
-                kernels.write_rays,
-                dim=(camera.height, camera.width),
-                inputs=[int(first_ray), camera.width, pinhole, pixel],
-                outputs=[self.ray, self.ray_offset],
-                device=device,
-            )
 
     def install(self, context: mjw.RenderContext) -> None:
         """Make `context` look through these cameras."""
         context.nrender = len(self.shots)
         context.cam_id_map, context.cam_res = self._camera, self._resolution
-        context.ray, context.ray_offset, context.total_rays = self.ray, self.ray_offset, self.ray_count
+        context.total_rays = self.ray_count
         context.rgb_adr, context.depth_adr, context.seg_adr = self._first
         context.render_rgb, context.render_depth, context.render_seg = self._traced
         context.has_orthographic_camera = self._has_orthographic

@@ -168,6 +168,7 @@ class VisualOptions:
         textures: Whether materials show their textures.
         skybox: Whether rays that hit nothing show the model's sky box, where it has one.
         background: Colour of rays that hit nothing else, (red, green, blue) in [0, 1].
+        extra_geometry: Whether what geometry sources draw is visible.
     """
 
     geom_groups: tuple[int, ...] = (0, 1, 2)
@@ -175,6 +176,7 @@ class VisualOptions:
     textures: bool = True
     skybox: bool = True
     background: Vector = (0.0, 0.0, 0.0)
+    extra_geometry: bool = True
 
     def __post_init__(self):
         object.__setattr__(self, "geom_groups", tuple(sorted({int(group) for group in self.geom_groups})))

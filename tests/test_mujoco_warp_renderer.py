@@ -23,13 +23,13 @@ from rendering import Frames, Studio
 
 from scene_data.backends.mjcf_scene import describe_model
 from scene_data.renderers.mujoco_warp import MujocoWarpRenderBackend
-from scene_data.renderers.mujoco_warp_views import camera_projection
 from scene_data.renderers.render_core.camera import (
     CameraDescriptor,
     Orthographic,
     Pinhole,
     WorldPose,
 )
+from scene_data.renderers.render_core.placement import camera_projection
 
 pytest_plugins = ("film_fixtures",)
 

@@ -1,7 +1,7 @@
 """Snapshots: copies of the scene's state, the only way from the physics thread to the render thread."""
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +9,10 @@ import numpy as np
 import warp as wp
 
 from scene_data.formats import SceneDataFormat
+from scene_data.geometry_sources import PackedGeometry
 from scene_data.streams import work_order_of
 
+from .camera_settings import NO_SETTINGS, CameraSetting
 from .status import FrameStatusCode
 
 if TYPE_CHECKING:
@@ -27,12 +29,16 @@ class RenderSnapshot:
     Attributes:
         model_generation: Model that the state belongs to.
         simulation_time_ns: Simulation time of the state [ns].
+        camera_settings: What was set about cameras at run time, by camera id; nobody writes to it or its arrays.
+        extra_geometry: What sources draw in this turn, a copy on the host; None where there is nothing.
     """
 
     def __init__(self, slot: "_Slot", model_generation: int):
         self._slot: _Slot | None = slot
         self.model_generation = model_generation
         self.simulation_time_ns = 0
+        self.camera_settings: Mapping[int, CameraSetting] = NO_SETTINGS
+        self.extra_geometry: PackedGeometry | None = None
 
     @property
     def valid(self) -> bool:
