@@ -1,7 +1,5 @@
 """What all engines that run an `MjModel` share: names, paths, and reads that see one state."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cached_property
 
 import mujoco
@@ -29,7 +27,6 @@ class ModelBackend(SceneDataBackend):
         self.mj_model = mj_model
         self.num_envs = num_envs
         self.transform_count = num_envs * mj_model.nbody
-        self._readers = 0
 
     @cached_property
     def transform_paths(self) -> list[str]:
@@ -47,16 +44,6 @@ class ModelBackend(SceneDataBackend):
     def simulation_time_ns(self) -> int:
         """The latest simulation time of all environments [ns]."""
         return int(self.env_time_ns.max())
-
-    @contextmanager
-    def consistent_read(self) -> Iterator[None]:
-        """Let several reads see one state: reconcile once, on the outermost entry."""
-        self.update_kinematics()
-        self._readers += 1
-        try:
-            yield
-        finally:
-            self._readers -= 1
 
     def describe_scene(self) -> SceneDescription:
         """Describe the model and its environments, once."""

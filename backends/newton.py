@@ -1,7 +1,6 @@
 """Newton: many worlds on one device, borrowed from the caller's own states."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -82,7 +81,6 @@ class NewtonSceneDataBackend(SceneDataBackend):
         self._joints_rule = joints_rule
         self._written = True
         self._replayed = False
-        self._readers = 0
         self._transforms = SceneDataFormat.Transform()
         self._points = SceneDataFormat.Points()
         self.state = state
@@ -193,16 +191,6 @@ class NewtonSceneDataBackend(SceneDataBackend):
         # What is only recorded into a graph has not happened yet.
         self._written = self.device.is_capturing
         self._advance_timestamps()
-
-    @contextmanager
-    def consistent_read(self) -> Iterator[None]:
-        """Let several reads see one state: reconcile once, on the outermost entry."""
-        self.update_kinematics()
-        self._readers += 1
-        try:
-            yield
-        finally:
-            self._readers -= 1
 
     def describe_scene(self) -> SceneDescription:
         """Describe one world and how often it is cloned, once; `native("newton_model")` is the model.

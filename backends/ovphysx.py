@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -57,7 +56,6 @@ class OvPhysxSceneDataBackend(SceneDataBackend):
         self._announces_writes = announces_writes
         self._written = True
         self._joints_written = False
-        self._readers = 0
         groups = [(get_paths(), positions.device) for get_paths, positions, _ in self._read_groups()]
         self.transform_paths = sorted((path for paths, _ in groups for path in paths), key=_environment_first)
         self.transform_count = len(self.transform_paths)
@@ -123,16 +121,6 @@ class OvPhysxSceneDataBackend(SceneDataBackend):
         self._read()
         self._written = False
         self._advance_timestamps()
-
-    @contextmanager
-    def consistent_read(self) -> Iterator[None]:
-        """Let several reads see one state: read PhysX once, on the outermost entry."""
-        self.update_kinematics()
-        self._readers += 1
-        try:
-            yield
-        finally:
-            self._readers -= 1
 
     def _advance_timestamps(self) -> None:
         self.transforms_timestamp += 1

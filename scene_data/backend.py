@@ -205,11 +205,18 @@ class SceneDataBackend:
     def update_kinematics(self) -> None:
         """Bring derived poses up to the present state if they lag it. Engines whose poses never lag do nothing."""
 
+    _readers = 0
+    """Consistent reads that are under way; `update_kinematics` of an engine does nothing then."""
+
     @contextmanager
     def consistent_read(self) -> Iterator[None]:
-        """Let several reads see one state: reconcile once on entry, and not again before the exit."""
+        """Let several reads see one state: reconcile once, on the outermost entry, and not again before the exit."""
         self.update_kinematics()
-        yield
+        self._readers += 1
+        try:
+            yield
+        finally:
+            self._readers -= 1
 
     # What consumers build from
 
