@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypedDict, TypeVar
 
 import warp as wp
 
@@ -17,7 +17,7 @@ from scene_data.registry import pipelines, visualizers
 from scene_data.scene import SceneDescription
 from scene_data.streams import enqueueing
 
-__all__ = ["RENDER_MODES", "SimulationCfg", "SimulationContext"]
+__all__ = ["RENDER_MODES", "SimulationCfg", "SimulationContext", "SimulationStats"]
 
 RENDER_MODES = ("synchronous", "pipelined", "free_running")
 
@@ -68,6 +68,27 @@ class SimulationCfg:
             raise ValueError(f"held_frames must not be negative, got {self.held_frames}")
         if self.render_mode not in RENDER_MODES:
             raise UnknownNameError("render mode", self.render_mode, RENDER_MODES)
+
+
+class SimulationStats(TypedDict):
+    """What a simulation has done.
+
+    Attributes:
+        steps: Physics steps since the last full reset.
+        simulation_time_ns: Simulation time [ns].
+        divergences: How often an environment diverged and was reset by its engine without a word, by environment.
+            Engines that let a diverged environment be are not in it: see the blank environments of `render`.
+        dropped_turns: Turns that found the core busy, in the free-running mode.
+        dropped_snapshots: Turns that found both snapshot slots in use.
+        render: `stats()` of the render core; None without cameras.
+    """
+
+    steps: int
+    simulation_time_ns: int
+    divergences: dict[int, int]
+    dropped_turns: int
+    dropped_snapshots: int
+    render: Any
 
 
 class SimulationContext:
@@ -157,6 +178,20 @@ class SimulationContext:
         """Turns that found the core busy, in the free-running mode."""
         return self._pipeline.dropped_turns if self._pipeline is not None else 0
 
+    def stats(self) -> SimulationStats:
+        """What was simulated, what diverged, and what was rendered and dropped."""
+        with self.physics_lock:
+            self._require_open()
+            pipeline = self._pipeline
+            return {
+                "steps": self._steps,
+                "simulation_time_ns": self.simulation_time_ns,
+                "divergences": self._note_divergences(),
+                "dropped_turns": self.dropped_turns,
+                "dropped_snapshots": pipeline.dropped_snapshots if pipeline is not None else 0,
+                "render": pipeline.core.stats() if pipeline is not None else None,
+            }
+
     def get_scene_data_provider(self) -> SceneDataProvider:
         """The provider that consumers read."""
         return self.provider
@@ -239,6 +274,7 @@ class SimulationContext:
         """
         with self.physics_lock, enqueueing():
             self._require_open()
+            self._note_divergences()  # the engine's own counters do not survive a reset
             self.physics.reset(env_ids, keyframe)
             self.physics.backend.mark_transforms_written()
             if env_ids is None:
@@ -304,6 +340,10 @@ class SimulationContext:
                 failures.append(failure)
         if failures:
             raise ExceptionGroup("closing the simulation failed", failures)
+
+    def _note_divergences(self) -> dict[int, int]:
+        counts = getattr(self.physics.backend, "divergence_counts", None)
+        return {} if counts is None else {env: int(count) for env, count in enumerate(counts) if count}
 
     def _require_open(self) -> None:
         if self._closed:
