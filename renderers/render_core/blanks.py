@@ -59,8 +59,8 @@ class BlankCounter:
         if self._device_counts is None:
             return
         self._order.follow(self._counted)
-        counts = self._device_counts.numpy()
-        self._device_counts.zero_()
-        self._order.complete(self._counted)
+        counts = self._device_counts.numpy()  # on the CPU a view
         for environment in np.flatnonzero(counts):
             self._counts[int(environment)] += int(counts[environment])
+        self._device_counts.zero_()
+        self._order.complete(self._counted)
