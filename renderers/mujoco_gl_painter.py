@@ -9,11 +9,16 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from scene_data.extra_geometry import PRIMITIVES
+from scene_data.geometry_sources import PackedGeometry
+
 from .gl_contexts import GlContext, choose_platforms, open_context
 from .mujoco_gl_state import PosedModel
 from .render_core.camera import CameraDescriptor, Intrinsics, Orthographic, VisualOptions
+from .render_core.camera_settings import CameraSetting
+from .render_core.camera_tables import pinhole_of
 from .render_core.layout import PlaneKind
-from .render_core.placement import pixel_rays
+from .render_core.placement import rotation_matrices
 from .render_core.status import ContextIntegrityError
 
 __all__ = ["GlPainter", "ProjectedCamera"]
@@ -25,6 +30,7 @@ _SKYBOX = int(mujoco.mjtRndFlag.mjRND_SKYBOX)
 _HAZE = int(mujoco.mjtRndFlag.mjRND_HAZE)
 _REFLECTION = int(mujoco.mjtRndFlag.mjRND_REFLECTION)
 _DRAWN = int(mujoco.mjtCatBit.mjCAT_STATIC) | int(mujoco.mjtCatBit.mjCAT_DYNAMIC)
+_GEOM_TYPES = [getattr(mujoco.mjtGeom, f"mjGEOM_{shape.name}") for shape in PRIMITIVES]
 _OUT_OF_MEMORY, _CONTEXT_LOST = 0x0505, 0x0507
 _READ_FRAMEBUFFER, _RGBA, _UNSIGNED_BYTE = 0x8CA8, 0x1908, 0x1401
 
@@ -33,11 +39,12 @@ _upload_lock = threading.Lock()
 
 
 class ProjectedCamera:
-    """A camera with what its projection needs computed once, and room for what is read back.
+    """A camera, what its projection needs, and room for what is read back.
 
     Attributes:
         descriptor: The camera.
         near, far: Distance of the clipping planes [m].
+        pinhole: (fx, fy, cx, cy) in force, in pixels; of an orthographic camera fx and fy are pixels per metre.
     """
 
     def __init__(self, descriptor: CameraDescriptor, projection: Intrinsics, near: float, far: float):
@@ -49,21 +56,19 @@ class ProjectedCamera:
         self.covered_colours = np.empty((height, width, 4), np.uint8)
         self.depths = np.empty((height, width), np.float32)
         self.is_orthographic = isinstance(projection, Orthographic)
-        self._origins, self._rays = pixel_rays(projection, width, height)
-        if isinstance(projection, Orthographic):
-            top, right = 0.5 * projection.height, 0.5 * projection.height * width / height
-            self._window = -right, right, -top, top
-        else:  # what the near plane shows
-            self._window = (
-                -near * projection.cx / projection.fx,
-                near * (width - projection.cx) / projection.fx,
-                -near * (height - projection.cy) / projection.fy,
-                near * projection.cy / projection.fy,
-            )
+        self.pinhole: tuple[float, ...] = pinhole_of(projection, descriptor)
+        self._configured = self.pinhole
+
+    def use(self, setting: CameraSetting | None, env: int) -> None:
+        """Project as was set at run time, or else as configured."""
+        self.pinhole = self._configured if setting is None else tuple(setting.pinholes[env].tolist())
 
     def aim(self, gl_camera: Any, position: NDArray[np.float64], rotation: NDArray[np.float64]) -> None:
         """Set one of the visualizer's cameras."""
-        left, right, bottom, top = self._window
+        fx, fy, cx, cy = self.pinhole
+        depth = 1.0 if self.is_orthographic else self.near  # where the window through which one sees is measured
+        left, right = -depth * cx / fx, depth * (self.descriptor.width - cx) / fx
+        bottom, top = -depth * (self.descriptor.height - cy) / fy, depth * cy / fy
         gl_camera.pos[:], gl_camera.forward[:], gl_camera.up[:] = position, -rotation[:, 2], rotation[:, 1]
         gl_camera.frustum_center, gl_camera.frustum_width = 0.5 * (left + right), 0.5 * (right - left)
         gl_camera.frustum_bottom, gl_camera.frustum_top = bottom, top
@@ -86,7 +91,11 @@ class ProjectedCamera:
 
     def euclidean(self, depth: NDArray[np.float64]) -> NDArray[np.float64]:
         """Distance from the camera [m] of points at these depths (H, W) [m]."""
-        return np.linalg.norm(self._origins + self._rays * depth[..., None], axis=-1)
+        fx, fy, cx, cy = self.pinhole
+        height, width = depth.shape
+        right, down = (np.arange(width) + 0.5 - cx) / fx, (np.arange(height)[:, None] + 0.5 - cy) / fy
+        spread = 1.0 if self.is_orthographic else depth
+        return np.sqrt((right * spread) ** 2 + (down * spread) ** 2 + depth**2)
 
 
 class GlPainter:
@@ -110,8 +119,7 @@ class GlPainter:
         self._effects = effects
         model = posed.model
         self._has_skybox = bool((model.tex_type == int(mujoco.mjtTexture.mjTEXTURE_SKYBOX)).any())
-        self._drawn: Any = mujoco.MjvScene(model, model.ngeom + model.nflex + model.nskin + 1)
-        self._drawn.flags[_REFLECTION] = effects
+        self._drawn: Any = self._visualizer_scene(0)
         self._options: Any = mujoco.MjvOption()
         self._options.sitegroup[:] = 0
         self._options.tendongroup[:] = 0
@@ -179,13 +187,49 @@ class GlPainter:
         for visible in (self._options.geomgroup, self._options.flexgroup, self._options.skingroup):
             visible[:] = groups
         self._options.flags[mujoco.mjtVisFlag.mjVIS_TEXTURE] = options.textures
-        pose = self._posed.camera_pose(camera.descriptor)
+        posed = self._posed
+        host, env = posed.present
+        camera.use(host.camera_settings.get(camera.descriptor.id), env)
+        extra = host.extra_geometry if options.extra_geometry else None
+        if extra is not None and self._room < sum(extra.capacity):
+            self._drawn = self._visualizer_scene(sum(extra.capacity))
+        pose = posed.camera_pose(camera.descriptor)
         for eye in self._drawn.camera:
             camera.aim(eye, *pose)
-        posed = self._posed
         mujoco.mjv_updateScene(posed.model, posed.data, self._options, None, self._free_camera, _DRAWN, self._drawn)
         if self._drawn.status:
             raise RuntimeError(f"the scene has more to draw than the {self._drawn.maxgeom} parts of the model")
+        if extra is not None:
+            self._append(extra, env)
+
+    def _visualizer_scene(self, extra_parts: int) -> Any:
+        """A scene with room for the model's parts and for this much beside them."""
+        model = self._posed.model
+        self._room = extra_parts
+        drawn = mujoco.MjvScene(model, model.ngeom + model.nflex + model.nskin + extra_parts + 1)
+        drawn.flags[_REFLECTION] = self._effects
+        return drawn
+
+    def _append(self, extra: PackedGeometry, env: int) -> None:
+        """Add an environment's extra geometry to what is drawn: under its own ids, and of no type of object."""
+        kinds = len(PRIMITIVES)
+        for block in (*range(kinds), *range((env + 1) * kinds, (env + 2) * kinds)):
+            for index in range(extra.first[block], extra.first[block + 1]):
+                if extra.rgba[index, 3] == 0.0:
+                    continue
+                part = self._drawn.geoms[self._drawn.ngeom]
+                mujoco.mjv_initGeom(
+                    part,
+                    _GEOM_TYPES[block % kinds],
+                    extra.sizes[index].astype(float),
+                    extra.positions[index].astype(float),
+                    rotation_matrices(extra.quaternions[index]).ravel(),
+                    extra.rgba[index],
+                )
+                part.category = mujoco.mjtCatBit.mjCAT_DECOR
+                part.objtype, part.objid = mujoco.mjtObj.mjOBJ_UNKNOWN, extra.ids[index]
+                part.segid = self._drawn.ngeom
+                self._drawn.ngeom += 1
 
     def _draw_geometry(self, camera: ProjectedCamera, frames: Mapping[PlaneKind, NDArray[Any]]) -> None:
         """Depth and objects: drawn without smoothing, so that each pixel is what its centre sees."""

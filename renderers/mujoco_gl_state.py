@@ -1,6 +1,7 @@
 """PosedModel: a model of our own, put into the poses that a snapshot has, one environment after the other."""
 
 import copy
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import mujoco
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from scene_data.scene import SceneDescription
 
 from .render_core.camera import CameraDescriptor
+from .render_core.camera_settings import POSITION_SET, QUATERNION_SET, CameraSetting
 from .render_core.placement import camera_mount, rotation_matrices
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ class SnapshotOnHost:
         body_positions, camera_positions, light_positions, light_directions, points: (N, count, 3) float32.
         body_rotations, camera_rotations: (N, count, 3, 3) float32.
         is_finite: Environments in which all of that is finite (N,) bool.
+        camera_settings: What was set about cameras at run time, by camera id.
+        extra_geometry: What is drawn beside the model, or None.
     """
 
     def __init__(self, snapshot: "RenderSnapshot"):
@@ -45,10 +49,12 @@ class SnapshotOnHost:
         self.light_directions = by_environment(lights and lights.directions, 3)
         self.points = by_environment(snapshot.points, 3)
         snapshot.end_read()
-        self.is_finite = np.ones(snapshot.num_envs, bool)
-        for values in vars(self).values():
-            if values is not self.is_finite:  # comparisons with NaN are false
-                self.is_finite &= (np.abs(values) <= _MAX_VALUE).reshape(snapshot.num_envs, -1).all(axis=1)
+        is_finite = np.ones(snapshot.num_envs, bool)
+        for values in vars(self).values():  # comparisons with NaN are false
+            is_finite &= (np.abs(values) <= _MAX_VALUE).reshape(snapshot.num_envs, -1).all(axis=1)
+        self.is_finite = is_finite
+        self.camera_settings: Mapping[int, CameraSetting] = snapshot.camera_settings
+        self.extra_geometry = snapshot.extra_geometry
 
 
 class PosedModel:
@@ -83,9 +89,25 @@ class PosedModel:
 
     def camera_pose(self, camera: CameraDescriptor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Position (3,) and rotation (3, 3) of a camera in the environment that was posed last."""
+        host, env = self.present
+        position, rotation = self._mounted_pose(camera)
+        setting = host.camera_settings.get(camera.id)
+        if setting is not None and setting.pose_set[env] & POSITION_SET:
+            position = setting.positions[env].astype(float)
+        if setting is not None and setting.pose_set[env] & QUATERNION_SET:
+            rotation = rotation_matrices(setting.quaternions[env])
+        return position, rotation
+
+    @property
+    def present(self) -> tuple[SnapshotOnHost, int]:
+        """The snapshot and the environment that was posed last."""
+        if self._host is None:
+            raise RuntimeError("no environment was posed")
+        return self._host, self._env
+
+    def _mounted_pose(self, camera: CameraDescriptor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         index, body, positions, quaternions = camera_mount(camera, self._scene)
-        host, env = self._host, self._env
-        assert host is not None, "no environment was posed"
+        host, env = self.present
         if index >= 0:
             return host.camera_positions[env, index].astype(float), host.camera_rotations[env, index].astype(float)
         position = positions[env % len(positions)]

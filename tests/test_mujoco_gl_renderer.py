@@ -5,7 +5,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import mujoco
@@ -18,10 +18,13 @@ from rendering import Frames, Studio, snapshot_of
 from scene_data import registry
 from scene_data.backends.mjcf_scene import describe_model
 from scene_data.errors import UnknownNameError, UnmetRequirementError
+from scene_data.extra_geometry import GeometryBatch, geometry_capacity
+from scene_data.geometry_sources import PackedGeometry
 from scene_data.renderers import RenderCore, gl_contexts
 from scene_data.renderers.mujoco_gl import MujocoGlRenderBackend
 from scene_data.renderers.render_core.backend import RenderConfiguration
 from scene_data.renderers.render_core.camera import CameraDescriptor, Orthographic, Pinhole, VisualOptions, WorldPose
+from scene_data.renderers.render_core.camera_settings import CameraSetting
 from scene_data.renderers.render_core.layout import PlaneKind
 from scene_data.renderers.render_core.status import ContextIntegrityError, FrameStatusCode, RenderStatusCode
 
@@ -231,6 +234,72 @@ def test_skins_and_flexes_follow_their_environment_and_sites_are_left_out():
     np.testing.assert_allclose(depth[0][on_skin[0]], 2.5, atol=1e-3)
     assert np.ptp(depth[1][on_skin[1]]) > 0.3  # the left edge was raised
     assert frames[1, RGB][0][on_skin[0]].mean(axis=0).argmax() == 2
+
+
+def shoot(studio: Studio, states, camera: CameraDescriptor, **parts) -> dict[PlaneKind, np.ndarray]:
+    """The frames of a camera from a snapshot with these parts."""
+    snapshot = snapshot_of(studio.model, states)
+    for name, part in parts.items():
+        setattr(snapshot, name, part)
+    assert studio.backend.render(snapshot, [studio.plan(camera)], studio.boundary).ok
+    return {plane: studio.frame(camera.id, plane) for plane in camera.planes}
+
+
+def test_poses_and_intrinsics_set_at_run_time_are_those_of_their_environment(states, cameras, studio, frames):
+    front, off_centre = cameras["front"], cameras["off centre"]
+    setting = CameraSetting.initial(np.tile(astuple(Pinhole.from_fovy(45, WIDTH, HEIGHT)), (NUM_ENVS, 1)))
+    setting = setting.with_pinholes(np.array([1]), np.array([astuple(off_centre.intrinsics)]))
+    away = WorldPose.looking_at((3, 0, 1), (0, 0, 0.5))
+    setting = setting.with_poses(np.array([2]), np.array([away.position]), np.array([away.quaternion]))
+    shot = shoot(studio, states, front, camera_settings={front.id: setting})
+    for plane in (RGB, DEPTH, SEG, DISTANCE):
+        np.testing.assert_array_equal(shot[plane][0], frames[front.id, plane][0])
+        np.testing.assert_allclose(shot[plane][1], frames[off_centre.id, plane][1], atol=1e-5)
+        assert (shot[plane][2] != frames[front.id, plane][2]).mean() > 0.2
+    again = shoot(studio, states, front)
+    np.testing.assert_array_equal(again[RGB], frames[front.id, RGB])
+
+
+def test_extra_geometry_stands_where_it_is_put_in_its_environments(states, cameras, studio, frames):
+    batch = GeometryBatch.concatenate(
+        [
+            GeometryBatch.spheres((-1.5, 0, 2), 0.25, rgba=(1, 0, 0, 1)),
+            GeometryBatch.boxes((1.5, 0, 2), (0.25, 0.25, 0.1), rgba=(0, 1, 0)),
+            GeometryBatch.capsules((-1.5, -1, 2), (-1.0, -1, 2), 0.1, rgba=(0, 0, 1)),
+            GeometryBatch.cylinders((1, -1, 1.5), (1, -1, 2), 0.25, rgba=(1, 1, 0), envs=1),
+            GeometryBatch.ellipsoids((1.25, 1, 2), (0.5, 0.25, 0.2), rgba=(0, 1, 1)),
+            GeometryBatch.spheres((0, 0, 2.5), 0.25, rgba=(1, 0, 0, 0)),
+        ]
+    )
+    packed = PackedGeometry.of(batch, NUM_ENVS, geometry_capacity(3))
+    zenith = cameras["zenith"]
+    shot = shoot(studio, states, zenith, extra_geometry=packed)
+    # From 3 m above, a pixel is 1/12 m wide.
+    x = (np.arange(WIDTH) + 0.5 - WIDTH / 2) / 12
+    y = (HEIGHT / 2 - np.arange(HEIGHT) - 0.5) / 12
+    x, y = np.meshgrid(x, y)
+    expected = {
+        0: np.hypot(x + 1.5, y) < 0.25,
+        1: (abs(x - 1.5) < 0.25) & (abs(y) < 0.25),
+        2: np.hypot(np.maximum(abs(x + 1.25) - 0.25, 0), y + 1) < 0.1,
+        3: np.hypot(x - 1, y + 1) < 0.25,
+        4: ((x - 1.25) / 0.5) ** 2 + ((y - 1) / 0.25) ** 2 < 1,
+    }
+    for env in range(NUM_ENVS):
+        for index, where in expected.items():
+            seen = (shot[SEG][env] == (index, int(mujoco.mjtObj.mjOBJ_UNKNOWN))).all(axis=-1)
+            if index == 3 and env != 1:
+                assert not seen.any()
+                continue
+            assert (seen ^ where).sum() <= 2  # curves are drawn as flat facets
+            inside = seen & where & (shot[RGB][env].max(axis=-1) > 60)
+            colours = np.median(shot[RGB][env][inside], axis=0)
+            np.testing.assert_array_equal(colours > 40, batch.rgba[index][:3] > 0)
+    np.testing.assert_array_equal(shoot(studio, states, zenith)[RGB], frames[zenith.id, RGB])
+    hidden = replace(zenith, options=replace(zenith.options, extra_geometry=False))
+    assert studio.backend.resize(RenderConfiguration(1, 1, (hidden,), "cpu")).ok
+    np.testing.assert_array_equal(shoot(studio, states, hidden, extra_geometry=packed)[RGB], frames[zenith.id, RGB])
+    assert studio.backend.resize(RenderConfiguration(1, 1, studio.cameras, "cpu")).ok
 
 
 def test_the_users_model_is_neither_changed_nor_read_later(states, cameras, frames):

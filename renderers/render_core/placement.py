@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .backend import RenderBackend
     from .snapshots import RenderSnapshot
 
-__all__ = ["camera_mount", "camera_projection", "check_cameras", "check_snapshot", "pixel_rays", "rotation_matrices"]
+__all__ = ["camera_mount", "camera_projection", "check_cameras", "check_snapshot", "rotation_matrices"]
 
 _DEFAULT_FOVY = 45.0
 
@@ -110,22 +110,6 @@ def check_snapshot(snapshot: "RenderSnapshot", scene: SceneDescription, uses_mod
                 f"the snapshot has {found} {what}, but {scene.num_envs} environments of the scene have "
                 f"{scene.num_envs * count}"
             )
-
-
-def pixel_rays(projection: Intrinsics, width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rays through the pixel centres, in the camera frame.
-
-    Returns:
-        Origins and directions (H, W, 3) float64, from the top left; a direction reaches a depth of 1 m.
-    """
-    u, v = np.meshgrid(np.arange(width) + 0.5, np.arange(height) + 0.5)
-    backwards = np.full_like(u, -1.0)
-    if isinstance(projection, Orthographic):
-        pixel = projection.height / height
-        origins = np.stack([(u - 0.5 * width) * pixel, (0.5 * height - v) * pixel, np.zeros_like(u)], axis=-1)
-        return origins, np.stack([np.zeros_like(u), np.zeros_like(u), backwards], axis=-1)
-    across = (u - projection.cx) / projection.fx, (projection.cy - v) / projection.fy
-    return np.zeros((height, width, 3)), np.stack([*across, backwards], axis=-1)
 
 
 def rotation_matrices(quaternions: np.ndarray) -> np.ndarray:
