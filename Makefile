@@ -19,7 +19,7 @@ $(BIN)/python:
 		&& $(PYTHON) -m pip --python $(BIN)/python install pip; }
 
 $(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install -c constraints.txt -e '.[torch,video,newton,usd,gym,dev]'
+	$(BIN)/python -m pip install -c constraints.txt -e '.[torch,video,newton,usd,viser,gym,dev]'
 	touch $@
 
 demo: $(INSTALLED) ## Simulate the demo robot and write its camera frames to out/demo
