@@ -11,11 +11,15 @@ import warp as wp
 
 from scene_data.camera import CameraCfg
 from scene_data.errors import UnknownNameError
+from scene_data.extra_geometry import DEFAULT_CAPACITY, Capacity, geometry_capacity
+from scene_data.geometry_sources import GeometrySource, GeometrySources
 from scene_data.physics import PhysicsCfg, PhysicsEngine
 from scene_data.provider import SceneDataProvider
-from scene_data.registry import pipelines, visualizers
+from scene_data.registry import pipelines
 from scene_data.scene import SceneDescription
+from scene_data.shared_resources import SharedResources
 from scene_data.streams import enqueueing
+from scene_data.viewers import Viewers
 
 __all__ = ["RENDER_MODES", "SimulationCfg", "SimulationContext", "SimulationStats"]
 
@@ -44,6 +48,8 @@ class SimulationCfg:
         render_backend: Name of the render backend.
         max_frame_bytes: Budget of the frame store; None is what the cameras need for `held_frames`.
         held_frames: Frames of each plane that readers and transports can hold beside the latest and the next one.
+        extra_geometry_capacity: Room for extra geometry in each environment: a number for every primitive type, or
+            numbers by type, `{"sphere": 100, "capsule": 20}`. What is not used costs nothing.
     """
 
     physics: PhysicsCfg
@@ -56,6 +62,7 @@ class SimulationCfg:
     render_backend: str = "mujoco_warp"
     max_frame_bytes: int | None = None
     held_frames: int = 2
+    extra_geometry_capacity: Capacity = DEFAULT_CAPACITY
 
     def __post_init__(self):
         if not isinstance(self.physics, PhysicsCfg):
@@ -68,6 +75,7 @@ class SimulationCfg:
             raise ValueError(f"held_frames must not be negative, got {self.held_frames}")
         if self.render_mode not in RENDER_MODES:
             raise UnknownNameError("render mode", self.render_mode, RENDER_MODES)
+        geometry_capacity(self.extra_geometry_capacity)
 
 
 class SimulationStats(TypedDict):
@@ -114,16 +122,23 @@ class SimulationContext:
         self._closed = False
         self._steps = 0
         self._pipeline: Any = None
-        for visualizer in cfg.visualizer_cfgs:
-            visualizers.get(getattr(visualizer, "visualizer_type", type(visualizer).__name__))
+        self._geometry = GeometrySources(geometry_capacity(cfg.extra_geometry_capacity))
+        self._resources = SharedResources()
+        self._render_callbacks: dict[str, tuple[int, Callable[[SimulationContext], None]]] = {}
+        self._viewed_ns = 0
+        self._is_stopped = False
+        self._paused_by: threading.Thread | None = None
+        self._viewers = Viewers(cfg.visualizer_cfgs)
         self.physics: PhysicsEngine = cfg.physics.create(_checked_device(cfg.device), cfg.dt)
         try:
             self.provider = SceneDataProvider(self.physics.backend)
+            self._viewers.check(self.provider)
             self._pipeline = self._create_pipeline()
+            SimulationContext._open.append(self)
+            self._viewers.initialize(self.provider)
         except BaseException:
-            self.physics.close()
+            self._discard()
             raise
-        SimulationContext._open.append(self)
 
     def _create_pipeline(self) -> Any:
         """What turns snapshots into frames; None where nobody asked for one."""
@@ -138,6 +153,7 @@ class SimulationContext:
             device=self.cfg.device,
             max_frame_bytes=self.cfg.max_frame_bytes,
             held_frames=self.cfg.held_frames,
+            geometry=self._geometry,
             physics_lock=self.physics_lock,
             clock=lambda: self.simulation_time_ns,
         )
@@ -204,13 +220,23 @@ class SimulationContext:
         """Simulation time between two looks at who is due for a frame [s]."""
         return self.physics.timestep * self.cfg.render_interval
 
+    @property
+    def visualizers(self) -> tuple[Any, ...]:
+        """The viewers that are open. One that failed, hung or was closed is no longer among them."""
+        return tuple(self._viewers)
+
     def step(self, render: bool = True) -> None:
         """Advance the physics by one timestep.
+
+        While a viewer, or another thread through `pause()`, has paused the simulation, this waits and keeps the viewers
+        going. Where this thread itself called `pause()`, or `stop()` was called, it returns without a step.
 
         Args:
             render: Whether to serve the consumers that are due, at every `render_interval`-th step.
         """
         self._require_open()
+        if not self._may_step():
+            return
         if render and self._pipeline is not None:
             self._pipeline.before_step()
         with self.physics_lock, enqueueing():
@@ -222,10 +248,92 @@ class SimulationContext:
             self.render()
 
     def render(self) -> None:
-        """Serve the consumers that are due for a frame of the present state."""
+        """Serve the consumers that are due for a frame of the present state, the viewers, and the render callbacks."""
         self._require_open()
         if self._pipeline is not None:
             self._pipeline.after_step()
+        now = self.simulation_time_ns
+        elapsed, self._viewed_ns = max(now - self._viewed_ns, 0) * 1e-9, now
+        self._update_viewers(elapsed)
+        self._viewers.pace(elapsed)
+        for _, callback in sorted(self._render_callbacks.values(), key=lambda entry: entry[0]):
+            callback(self)
+
+    def add_render_callback(self, name: str, fn: Callable[["SimulationContext"], None], order: int = 0) -> None:
+        """Have a function called with this context at the end of each `render()`.
+
+        Args:
+            name: Its name; a callback of the same name is replaced.
+            fn: The function. What it raises is raised by `render()`.
+            order: Lower ones are called first.
+        """
+        self._render_callbacks[name] = (order, fn)
+
+    def remove_render_callback(self, name: str) -> None:
+        """Call a function no more; a name that is not known is ignored."""
+        self._render_callbacks.pop(name, None)
+
+    def set_camera_view(self, eye: tuple[float, float, float], target: tuple[float, float, float]) -> None:
+        """Have every viewer look from `eye` at `target` [m]."""
+        self._require_open()
+        self._viewers.set_camera_view(eye, target)
+
+    def play(self) -> None:
+        """Go on after `pause()` or `stop()`. A viewer that paused the simulation keeps it paused."""
+        self._paused_by, self._is_stopped = None, False
+        self._viewers.tell("play")
+
+    def pause(self) -> None:
+        """Let no step advance the physics until `play()`."""
+        self._paused_by = threading.current_thread()
+        self._viewers.tell("pause")
+
+    def stop(self) -> None:
+        """End the run: `is_running()` is False and steps do nothing, until `play()` or a full reset."""
+        self._is_stopped = True
+        self._viewers.tell("stop")
+
+    def is_playing(self) -> bool:
+        """Whether the program lets the physics advance; a viewer may still have paused it."""
+        return not (self._closed or self._is_stopped or self._paused_by is not None)
+
+    def is_stopped(self) -> bool:
+        """Whether `stop()` was called since the last `play()` or full reset."""
+        return self._is_stopped
+
+    def is_running(self) -> bool:
+        """Whether the run goes on: True until `stop()` or `close()`. Viewers that close do not end it."""
+        return not (self._closed or self._is_stopped)
+
+    def get_or_create_backend(self, cfg: Any) -> Any:
+        """What equal configurations share, built with `cfg.create()` at the first call; closed with the simulation."""
+        self._require_open()
+        return self._resources.get_or_create(cfg)
+
+    def close_backend(self, backend: Any) -> None:
+        """Close what `get_or_create_backend` returned, before the simulation does.
+
+        Raises:
+            KeyError: It is none of this simulation's.
+        """
+        self._resources.release(backend)
+
+    def _may_step(self) -> bool:
+        """Wait as long as somebody else has the simulation paused; False where there is nothing to wait for."""
+        while True:
+            if self._closed or self._is_stopped:
+                return False
+            if self._paused_by is threading.current_thread():
+                self._update_viewers(0.0)
+                return False
+            if self._paused_by is None and not self._viewers.is_paused():
+                return True
+            self._update_viewers(0.0)
+            self._viewers.idle()
+
+    def _update_viewers(self, dt: float) -> None:
+        if self._viewers.update(dt, self.forward, self.cameras):
+            self.reset()
 
     def add_transport(self, transport: TransportT) -> TransportT:
         """Publish the cameras' frames through a transport of `scene_data.renderers.transports` too, and return it.
@@ -250,6 +358,37 @@ class SimulationContext:
         if self._pipeline is None:
             raise ValueError("this simulation has no cameras, and so no transports")
         self._pipeline.remove_transport(transport)
+
+    def add_geometry_source(self, source: GeometrySource, name: str | None = None) -> None:
+        """Draw what a function gives beside the model: contacts, frames, goals.
+
+        It is called once per turn, on the thread that steps or reads, with the physics lock held and all poses up to
+        date. A turn is due when the state has moved, and after `forward()`; what a source draws is taken to follow from
+        the state. Where a source raises, or gives more than `extra_geometry_capacity`, there is no frame: reading a
+        camera raises an error that says why. Sources stay over `reload`. The first turn with anything to draw
+        compiles a kernel, once per machine.
+
+        Args:
+            source: Returns a `GeometryBatch`, several, or None. Its environments are as many as the simulation has.
+            name: What messages call it; None is the function's name.
+
+        Raises:
+            ValueError: It is a source already, or the render backend draws no extra geometry.
+        """
+        with self.physics_lock:
+            self._require_open()
+            if self._pipeline is not None:
+                self._pipeline.require("draws_extra_geometry", "extra geometry")
+            self._geometry.add(source, name)
+
+    def remove_geometry_source(self, source: GeometrySource) -> None:
+        """Draw what this function gives no more.
+
+        Raises:
+            ValueError: It is no source.
+        """
+        with self.physics_lock:
+            self._geometry.remove(source)
 
     def forward(self) -> None:
         """Announce that the state was written from outside, and bring all poses up to it."""
@@ -278,7 +417,10 @@ class SimulationContext:
             self.physics.reset(env_ids, keyframe)
             self.physics.backend.mark_transforms_written()
             if env_ids is None:
-                self._steps = 0
+                self._steps = self._viewed_ns = 0
+        if env_ids is None:
+            self._paused_by, self._is_stopped = None, False
+            self._viewers.reset(soft)
 
     def reload(self, model: Any, cameras: CameraChoice | None = None) -> None:
         """Go on with another model, from its initial state.
@@ -317,6 +459,8 @@ class SimulationContext:
         else:
             with self.physics_lock:
                 swap_engine()
+        self._viewed_ns = 0
+        self._viewers.reset(soft=False)
         retired.close()
 
     def close(self) -> None:
@@ -329,17 +473,26 @@ class SimulationContext:
             if self._closed:
                 return
             self._closed = True
-        SimulationContext._open.remove(self)
+        if failures := self._close_parts():
+            raise ExceptionGroup("closing the simulation failed", failures)
+
+    def _discard(self) -> None:
+        """Close a simulation that could not be built; the error that it could not be built for matters more."""
+        self._closed = True
+        self._close_parts()
+
+    def _close_parts(self) -> list[Exception]:
+        if self in SimulationContext._open:
+            SimulationContext._open.remove(self)
         failures: list[Exception] = []
-        for part in (self._pipeline, self.physics):
+        for part in (self._pipeline, self._viewers, self._resources, self.physics):
             try:
                 if part is not None:
                     part.close()
             except Exception as failure:  # every part gets its turn; what failed is raised at the end
                 _logger.exception("closing %s failed", type(part).__name__)
                 failures.append(failure)
-        if failures:
-            raise ExceptionGroup("closing the simulation failed", failures)
+        return failures
 
     def _note_divergences(self) -> dict[int, int]:
         counts = getattr(self.physics.backend, "divergence_counts", None)

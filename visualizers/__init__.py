@@ -1,3 +1,30 @@
-"""Viewers of scene data."""
+"""Viewers of scene data. Those of other libraries load when they are first asked for."""
 
-__all__: list[str] = []
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from scene_data.optional import optional_libraries
+
+from .base import BaseVisualizer, VisualizerCfg
+
+if TYPE_CHECKING:
+    from .viser import ViserVisualizer
+    from .viser_cfg import ViserVisualizerCfg
+
+_LAZY = {
+    "ViserVisualizer": ".viser",
+    "ViserVisualizerCfg": ".viser_cfg",
+}
+
+__all__ = ["BaseVisualizer", "ViserVisualizer", "ViserVisualizerCfg", "VisualizerCfg"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    with optional_libraries(name):
+        return getattr(import_module(_LAZY[name], __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
