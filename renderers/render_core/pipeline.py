@@ -171,9 +171,13 @@ class RenderPipeline:
             return self._pacing.after_step(self)
 
     def add_transport(self, transport: FrameTransport) -> None:
-        """Hand the frames of the turns to come to a transport too."""
+        """Hand the frames of the turns to come to a transport too; it is closed if it cannot start."""
         with self._turn_lock:
-            transport.start(self.core, self._descriptors)
+            try:
+                transport.start(self.core, self._descriptors)
+            except BaseException:
+                transport.close()
+                raise
             self._transports.append(transport)
 
     def remove_transport(self, transport: FrameTransport) -> None:
@@ -408,18 +412,18 @@ class RenderPipeline:
             self.core.mark_delivered(plan, sensor.consumer)
 
     def _deliver_to_transports(self, plan: RenderPlan, turn: Turn, leases: dict[PlaneKind, FrameLease]) -> None:
-        frames = CameraFrames(
-            self._sensors[plan.camera_id].camera.descriptor,
-            # Whoever reads a sensor may release its leases; these are the transports' own.
-            {plane: lease for plane in leases if (lease := self.core.acquire_latest(plan.camera_id, plane))},
-            plan.consumers,
-            next(iter(leases.values())).stamp.capture_id,
-            turn.simulation_time_ns,
-            turn.env_time_ns,
-            self._poses.view(plan.camera_id),
-        )
+        camera = self._sensors[plan.camera_id].camera.descriptor
+        capture_id = next(iter(leases.values())).stamp.capture_id
+        view = self._poses.view(plan.camera_id)
 
         def deliver(transport: FrameTransport) -> None:
+            # Each has leases of its own, and may release them.
+            own = {
+                plane: lease for plane in leases if (lease := self.core.acquire_latest(camera.id, plane, capture_id))
+            }
+            frames = CameraFrames(
+                camera, own, plan.consumers, capture_id, turn.simulation_time_ns, turn.env_time_ns, view
+            )
             for consumer in transport.deliver(frames):
                 self.core.mark_delivered(plan, consumer)
 

@@ -62,7 +62,7 @@ class FrameTransport(ABC):
     def deliver(self, frames: CameraFrames) -> Collection[int]:
         """Take the frames of one camera for those of its consumers that were due, and say which these are.
 
-        The leases are shared with other transports: hold them, but do not release them.
+        The leases are the transport's own.
         """
 
     @abstractmethod

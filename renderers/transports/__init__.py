@@ -7,14 +7,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .queue import BoundedPublicationQueue, PublicationItem, PublicationWorker
+from .status import TransportError, TransportStatus, TransportStatusCode
 
 if TYPE_CHECKING:
+    from .mcap import McapTransport
     from .python import CameraPublicationTransport, ConsumerMode, FrameConsumer
 
 _LAZY = {
     "CameraPublicationTransport": ".python",
     "ConsumerMode": ".python",
     "FrameConsumer": ".python",
+    "McapTransport": ".mcap",
 }
 
 __all__ = [
@@ -22,8 +25,12 @@ __all__ = [
     "CameraPublicationTransport",
     "ConsumerMode",
     "FrameConsumer",
+    "McapTransport",
     "PublicationItem",
     "PublicationWorker",
+    "TransportError",
+    "TransportStatus",
+    "TransportStatusCode",
 ]
 
 

@@ -166,8 +166,8 @@ class FrameConsumer:
     """One reader's frames: leases on the last `history` frames that were made for it and that it has not taken.
 
     Every acquisition checks that the render core is the one it was registered with, that the core's frame generation
-    is too, and that the lease is of that generation; where it is not, `StaleGenerationError` is raised. Iterate over it,
-    also with `async for`, to get every frame; iteration ends when the consumer is unregistered. Thread-safe.
+    is too, and that the lease is of that generation, and else raises `StaleGenerationError`. Iterate over it, also with
+    `async for`, to get every frame; iteration ends when the consumer is unregistered. Thread-safe.
 
     Attributes:
         id: Its consumer id in the render core.

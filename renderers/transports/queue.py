@@ -55,6 +55,7 @@ class BoundedPublicationQueue(Generic[_Content]):
         self._sequence = 0
         self._dropped = 0
         self._closed = False
+        self._unfinished = 0
 
     @property
     def sequence(self) -> int:
@@ -86,8 +87,10 @@ class BoundedPublicationQueue(Generic[_Content]):
             if len(self._items) == self.depth:
                 self._items.popleft()
                 self._dropped += 1
+                self._unfinished -= 1
             self._items.append(PublicationItem(content, self._sequence))
-            self._changed.notify()
+            self._unfinished += 1
+            self._changed.notify_all()
             return True
 
     def take(self, timeout: float | None = None) -> PublicationItem[_Content] | None:
@@ -106,6 +109,17 @@ class BoundedPublicationQueue(Generic[_Content]):
                 return True
             self._dropped += 1
             return False
+
+    def finish(self) -> None:
+        """Say that an item that was taken has gone out, or was dropped."""
+        with self._changed:
+            self._unfinished -= 1
+            self._changed.notify_all()
+
+    def wait_finished(self, timeout: float | None = None) -> bool:
+        """Wait until nothing waits and what was taken is finished; False when `timeout` [s] was not enough."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._unfinished == 0, timeout)
 
     @contextmanager
     def superseding(self) -> Iterator[None]:
@@ -129,7 +143,9 @@ class BoundedPublicationQueue(Generic[_Content]):
 
     def _drop_all(self) -> None:
         self._dropped += len(self._items)
+        self._unfinished -= len(self._items)
         self._items.clear()
+        self._changed.notify_all()
 
 
 class PublicationWorker(Generic[_Content]):
@@ -171,13 +187,20 @@ class PublicationWorker(Generic[_Content]):
             self.queue.close(drain=False)
         return not self._thread.is_alive()
 
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until all that was put in is published or dropped; False when `timeout` [s] was not enough."""
+        return self.queue.wait_finished(timeout)
+
     def _run(self) -> None:
         while (item := self.queue.take()) is not None:
-            if not self.queue.admits(item):
-                continue
-            try:
-                self._publish(item.content)
-                self.published += 1
-            except Exception:  # whoever fails to take a frame must not end those of the next
-                _logger.exception("%s failed to publish", self._thread.name)
+            if self.queue.admits(item):
+                self._publish_logged(item.content)
             del item  # or its frames would be held while the queue is empty
+            self.queue.finish()
+
+    def _publish_logged(self, content: _Content) -> None:
+        try:
+            self._publish(content)
+            self.published += 1
+        except Exception:  # whoever fails to take a frame must not end those of the next
+            _logger.exception("%s failed to publish", self._thread.name)

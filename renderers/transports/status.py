@@ -1,0 +1,54 @@
+"""How a transport is doing, by name."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from scene_data.errors import SceneDataError
+
+__all__ = ["TransportError", "TransportStatus", "TransportStatusCode"]
+
+
+class TransportStatusCode(Enum):
+    """Health of a transport.
+
+    MASTER_UNREACHABLE: the ROS 1 master does not answer; connected subscribers are served, new ones cannot find us.
+    DISK_FULL and WRITE_FAILED: the file takes no more, and is readable up to its last chunk. FAILED: a middleware
+    reported what has no name of its own. STOPPED: closed.
+    """
+
+    OK = "ok"
+    MASTER_UNREACHABLE = "master_unreachable"
+    DISK_FULL = "disk_full"
+    WRITE_FAILED = "write_failed"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True)
+class TransportStatus:
+    """Health of a transport, and what it has to say about it.
+
+    Attributes:
+        code: What is the matter.
+        message: More for people; may be empty.
+    """
+
+    code: TransportStatusCode
+    message: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether all is well."""
+        return self.code is TransportStatusCode.OK
+
+
+class TransportError(SceneDataError, RuntimeError):
+    """A transport that cannot be opened.
+
+    Attributes:
+        status: Why.
+    """
+
+    def __init__(self, what: str, status: TransportStatus):
+        self.status = status
+        super().__init__(f"{what}: {status.code.name}. {status.message}".rstrip())
