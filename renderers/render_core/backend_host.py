@@ -1,6 +1,7 @@
 """How a render core calls its backend: whatever that raises becomes a status."""
 
 import logging
+import traceback
 from typing import Any
 
 from .backend import RenderBackend, RenderConfiguration
@@ -52,9 +53,11 @@ class BackendHost:
                 status = self.backend.render(turn.snapshot, turn.plans, self._frames)
             except ContextIntegrityError as error:
                 status = RenderStatus(RenderStatusCode.BACKEND_FAILURE, _describe(error))
+                _clear_frames(error)
             except Exception as error:
                 self._log_once(error)
                 status = RenderStatus(RenderStatusCode.FRAME_UNAVAILABLE, _describe(error))
+                _clear_frames(error)
             else:
                 self._logged = ""
             release(turn)
@@ -100,3 +103,10 @@ def release(turn: RenderTurn) -> None:
 
 def _describe(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
+
+
+def _clear_frames(error: BaseException | None) -> None:
+    """End the writers that a failed render left open: whoever keeps its exception, say a log, must not keep them."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
