@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-physx test-peer lint format docs bench clean
+.PHONY: help setup demo test test-slow soak test-physx test-peer lint format docs bench clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,11 +26,14 @@ demo: $(INSTALLED) ## Simulate the demo robot and write its camera frames to out
 	$(BIN)/scene-data render demo --engine mujoco_batch --num-envs 4 --steps 500 --every 10 --control random \
 		--camera front:320x240:rgb,depth,seg --camera track:320x240:rgb,depth,seg --out out/demo
 
-test: $(INSTALLED) ## Run the tests, without those marked slow
-	$(BIN)/python -m pytest -m 'not slow'
+test: $(INSTALLED) ## Run the tests, without those marked slow or soak
+	$(BIN)/python -m pytest -m 'not slow and not soak'
 
 test-slow: $(INSTALLED) ## Run the tests marked slow
 	$(BIN)/python -m pytest -m slow
+
+soak: $(INSTALLED) ## Run the stress suite for ten minutes
+	$(BIN)/python -m pytest -m soak tests/stress
 
 # PhysX is 1.1 GB and wants an older `packaging` than pytest does, so it has an environment of its own.
 PHYSX := build/physx-venv
