@@ -43,6 +43,8 @@ class MujocoWarpRenderBackend(RenderBackend):
     """
 
     requires = ("mujoco_model",)
+    draws_extra_geometry = True
+    applies_camera_settings = True
     supported_planes = frozenset(
         {PlaneKind.RGB, PlaneKind.RGBA, PlaneKind.DEPTH, PlaneKind.DISTANCE_TO_CAMERA, PlaneKind.SEGMENTATION}
     )

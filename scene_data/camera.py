@@ -6,11 +6,13 @@ a body. The camera frame is MuJoCo's and OpenGL's: it looks along -Z, +X is righ
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+from scene_data.errors import UnknownNameError
 
 __all__ = [
     "BodyMount",
@@ -23,6 +25,8 @@ __all__ = [
     "VisualOptions",
     "WorldPose",
 ]
+
+DEPTH_CLIPPING = ("none", "max", "zero")
 
 Vector = tuple[float, ...]
 Vectors = Vector | tuple[Vector, ...]
@@ -196,14 +200,26 @@ class CameraCfg:
         width: Image width [pixels].
         height: Image height [pixels].
         data_types: What to render, by Isaac Lab's names: `rgb`, `depth`, `distance_to_image_plane` (the same),
-            `segmentation`, and what else the render backend offers.
+            `distance_to_camera`, `segmentation`, `instance_segmentation`, `semantic_segmentation`, and what else the
+            render backend offers.
         mount: Where a new camera sits.
         intrinsics: How it projects; None is the model camera's own projection, or 45 degrees of vertical field of view
             for a new one.
         options: What it draws.
+        update_period: Simulation time between two frames [s]; 0 is a frame whenever the render mode has one. A frame
+            is due at the first read (synchronous) or step (pipelined, free-running) by which this much time has passed
+            since the last one; and at once after a reset, of one environment too, and after a change to the camera.
+        depth_clipping_behavior: What tensors of distances hold outside `clipping_range`. `"none"`: what was measured,
+            with `inf` for a miss. `"max"`: the nearest number inside. `"zero"`: 0. The last two make a copy.
+        clipping_range: Nearest and farthest distance (2,) [m].
+        semantic_tags: Tags by name pattern, as a mapping or pairs: `{"robot_*": "robot"}`. A pattern is matched with
+            the names of shapes and flexes, then of bodies; the first one that matches counts.
+        colorize_segmentation: Whether `instance_segmentation` and `semantic_segmentation` are colours (N, H, W, 4)
+            uint8 instead of ids (N, H, W, 1) int32.
 
     Raises:
-        ValueError: A size below 1, or no or repeated data types.
+        ValueError: A size below 1, no or repeated data types, a negative period, or an empty range.
+        UnknownNameError: No such clipping behaviour.
     """
 
     name: str
@@ -213,9 +229,24 @@ class CameraCfg:
     mount: CameraMount | None = None
     intrinsics: Intrinsics | None = None
     options: VisualOptions = field(default_factory=VisualOptions)
+    update_period: float = 0.0
+    depth_clipping_behavior: str = "none"
+    clipping_range: tuple[float, float] = (0.01, 1e6)
+    semantic_tags: Mapping[str, str] | tuple[tuple[str, str], ...] = ()
+    colorize_segmentation: bool = False
 
     def __post_init__(self):
         object.__setattr__(self, "data_types", tuple(self.data_types))
+        tags = self.semantic_tags.items() if isinstance(self.semantic_tags, Mapping) else self.semantic_tags
+        object.__setattr__(self, "semantic_tags", tuple((str(pattern), str(tag)) for pattern, tag in tags))
+        object.__setattr__(self, "clipping_range", tuple(float(limit) for limit in self.clipping_range))
+        if self.depth_clipping_behavior not in DEPTH_CLIPPING:
+            kind = f"depth clipping behavior of camera {self.name!r}"
+            raise UnknownNameError(kind, self.depth_clipping_behavior, DEPTH_CLIPPING)
+        if len(self.clipping_range) != 2 or not 0.0 <= self.clipping_range[0] < self.clipping_range[1]:
+            raise ValueError(f"camera {self.name!r}: {self.clipping_range} is no range of distances")
+        if not 0.0 <= self.update_period < math.inf:
+            raise ValueError(f"camera {self.name!r}: the update period {self.update_period} s is below 0 or not finite")
         if self.width < 1 or self.height < 1:
             raise ValueError(f"camera {self.name!r}: the size {self.width}x{self.height} is below 1x1")
         if not self.data_types:

@@ -6,8 +6,9 @@ import numpy as np
 import warp as wp
 
 from scene_data.scene import SceneDescription
+from scene_data.scene_parts import WORLD
 
-from .camera import CameraDescriptor, Intrinsics, Orthographic
+from .camera import CameraDescriptor, Intrinsics, Orthographic, WorldPose
 from .camera_settings import NO_SETTINGS, CameraSetting
 from .placement import camera_mount, camera_projection, rotation_matrices
 
@@ -42,10 +43,13 @@ def camera_pose(
         p = model_camera_position[model_camera]
         r = model_camera_rotation[model_camera]
     else:
-        body = env * body_count + mount_body[camera]
         row = env % mount_position.shape[0]
-        p = body_position[body] + body_rotation[body] @ mount_position[row, camera]
-        r = body_rotation[body] @ mount_rotation[row, camera]
+        p = mount_position[row, camera]
+        r = mount_rotation[row, camera]
+        if mount_body[camera] >= 0:
+            body = env * body_count + mount_body[camera]
+            p = body_position[body] + body_rotation[body] @ p
+            r = body_rotation[body] @ r
     parts = pose_set[env, camera]
     if (parts & 1) != 0:  # POSITION_SET
         p = set_position[env, camera]
@@ -62,8 +66,8 @@ class CameraTables:
         projections: How each projects, unless that is set at run time.
         uses_model_cameras: Whether any camera's pose is the engine's to say.
         mount_camera: Index of the model camera that it is, or -1 (C,).
-        mount_body: Body that it is mounted on otherwise (C,).
-        mount_position: Position on that body, for all environments or for each (1 or N, C).
+        mount_body: Body that it is mounted on otherwise, `WORLD` for none (C,).
+        mount_position: Position on that body or in the environment, for all environments or for each (1 or N, C).
         mount_rotation: Rotation on that body (1 or N, C).
         pose_set: Which parts of its pose are set at run time (N, C).
         set_position: Position that was set (N, C).
@@ -85,7 +89,11 @@ class CameraTables:
             rotations[:, camera] = rotation_matrices(quaternion)
         self.uses_model_cameras = any(mount[0] >= 0 for mount in mounts)
         self.mount_camera = wp.array([mount[0] for mount in mounts], dtype=wp.int32, device=device)
-        self.mount_body = wp.array([mount[1] for mount in mounts], dtype=wp.int32, device=device)
+        bodies = [
+            WORLD if isinstance(camera.mount, WorldPose) else mount[1]
+            for camera, mount in zip(self.cameras, mounts, strict=True)
+        ]
+        self.mount_body = wp.array(bodies, dtype=wp.int32, device=device)
         self.mount_position = wp.array(positions, dtype=wp.vec3, device=device)
         self.mount_rotation = wp.array(rotations, dtype=wp.mat33, device=device)
         shape = (self.num_envs, self.count)

@@ -88,7 +88,8 @@ class CorePlan:
         names = [cfg.name for cfg in cameras]
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"camera names must be unique, but {repeated} is given more than once")
-        descriptors = tuple(describe_camera(cfg, index, scene) for index, cfg in enumerate(cameras, start=1))
+        supported = renderers.get(render_backend).supported_planes
+        descriptors = tuple(describe_camera(cfg, index, scene, supported) for index, cfg in enumerate(cameras, start=1))
         _check_backend(render_backend, renderers.get(render_backend), scene, descriptors)
         histories = [(camera.id, held_frames) for camera in descriptors]
         needed = compute_frame_byte_capacity(descriptors, histories)

@@ -14,17 +14,21 @@ import numpy as np
 
 from scene_data.camera import CameraCfg
 from scene_data.errors import SceneDataError, UnknownNameError
+from scene_data.geometry_sources import GeometryCapacityError, GeometrySourceError, GeometrySources
 from scene_data.provider import SceneDataProvider
+from scene_data.registry import renderers
 from scene_data.scene import SceneDescription
 
-from ..camera_sensor import DATA_TYPES, Camera, CameraData, FrameInfo
+from ..camera_sensor import Camera, CameraData, FrameInfo
 from .admission import InFlightGuard
 from .camera_poses import CameraPoses
+from .camera_settings import CameraSetting
 from .core import RenderCore
 from .core_plan import HELD_FRAMES, CorePlan
 from .demand import RenderPlan
 from .frames import FrameLease
 from .layout import PlaneKind
+from .live_cameras import CameraRecord, LiveCameras
 from .pacing import PACINGS
 from .publication import CameraFrames, FrameTransport
 from .snapshots import RenderSnapshot, SnapshotPool
@@ -62,6 +66,7 @@ class Sensor:
         version: The state that `data` shows.
         turn: The turn that made it, counted from 1.
         was_read: Whether somebody has read `data`.
+        period_ns: Simulation time between two frames [ns].
     """
 
     camera: Camera
@@ -70,6 +75,7 @@ class Sensor:
     version: StateVersion | None = None
     turn: int = 0
     was_read: bool = False
+    period_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,7 @@ class Turn:
     simulation_time_ns: int
     env_time_ns: np.ndarray | None
     version: StateVersion
+    record: CameraRecord
 
 
 class RenderPipeline:
@@ -98,6 +105,7 @@ class RenderPipeline:
         clock: Simulation time [ns] of the present state.
         max_frame_bytes: Budget of the frame store; None is what `held_frames` needs.
         held_frames: Frames per plane that consumers can hold beside the latest and the next one.
+        geometry: Sources of extra geometry, asked once per turn.
 
     Attributes:
         core: The render core.
@@ -123,6 +131,7 @@ class RenderPipeline:
         clock: Callable[[], int],
         max_frame_bytes: int | None = None,
         held_frames: int = HELD_FRAMES,
+        geometry: GeometrySources | None = None,
     ):
         if render_mode not in PACINGS:
             raise UnknownNameError("render mode", render_mode, PACINGS)
@@ -138,6 +147,8 @@ class RenderPipeline:
         self._max_frame_bytes = max_frame_bytes
         self._held_frames = held_frames
         self._transports: list[FrameTransport] = []
+        self._geometry = GeometrySources(()) if geometry is None else geometry
+        self._geometry_failure = ""
         self._guard = InFlightGuard()
         self._turn_lock = threading.Lock()
         self._in_flight: Turn | None = None
@@ -252,16 +263,19 @@ class RenderPipeline:
         return self._in_flight is not None
 
     def request_all(self) -> None:
-        """Make every camera's own consumer due."""
-        for sensor in self._sensors.values():
-            self.core.request_one_shot(sensor.consumer)
+        """Make the own consumer of every camera due whose period is over."""
+        with self._physics_lock:
+            now, version = self._clock(), self._state_version()
+            for sensor in self._sensors.values():
+                if self._is_period_over(sensor, now, version):
+                    self.core.request_one_shot(sensor.consumer)
 
     def begin_turn(self, camera_ids: Iterable[int] | None = None) -> Turn | FrameStatus:
         """Who is due at these cameras, or at all, and a snapshot of the present state for them.
 
         Returns:
             The turn, with the in-flight guard entered; or why there is none: OK where nobody is due,
-            SNAPSHOT_POOL_EXHAUSTED, or STOPPED during a reload.
+            SNAPSHOT_POOL_EXHAUSTED, STOPPED during a reload, or what is wrong with the extra geometry.
         """
         with self._physics_lock, self.provider.consistent_read():
             now = self._clock()
@@ -274,21 +288,26 @@ class RenderPipeline:
             if result.snapshot is None:
                 self.dropped_snapshots += result.code is FrameStatusCode.SNAPSHOT_POOL_EXHAUSTED
                 return FrameStatus(result.code, message="No snapshot could be taken.")
+            status = self._collect_geometry(result.snapshot, plans)
+            if not status.ok:
+                result.snapshot.release()
+                return status
             if not self._guard.enter():
                 result.snapshot.release()
                 return FrameStatus(FrameStatusCode.STOPPED, message="The model is being reloaded.")
             self._poses.capture(result.snapshot, (plan.camera_id for plan in plans if self._is_for_transports(plan)))
-            return Turn(plans, result.snapshot, now, self.provider.env_time_ns, self._state_version())
+            record = self._live.capture(result.snapshot)
+            return Turn(plans, result.snapshot, now, self.provider.env_time_ns, self._state_version(), record)
 
     def begin_turn_where_moved(self, wanted: Sensor) -> Turn | FrameStatus:
         """A turn for a camera whose state has moved since its frame, and for all others that were read since theirs."""
         with self._physics_lock, self.provider.consistent_read():
-            version = self._state_version()
-            if wanted.data is not None and wanted.version == version:
+            now, version = self._clock(), self._state_version()
+            if wanted.data is not None and not self._has_moved(wanted, now, version):
                 return _OK
             due = []
             for camera_id, sensor in self._sensors.items():
-                if sensor is wanted or (sensor.was_read and sensor.version != version):
+                if sensor is wanted or (sensor.was_read and self._has_moved(sensor, now, version)):
                     self.core.request_one_shot(sensor.consumer)
                     sensor.data, sensor.was_read = None, False
                     due.append(camera_id)
@@ -352,10 +371,12 @@ class RenderPipeline:
         self._model_generation = generation
         self._turn_count = 0
         self._poses = CameraPoses(plan.scene, plan.descriptors)
+        self._live = LiveCameras(plan.scene, plan.descriptors, self.provider.device)
         self._descriptors = {descriptor.name: descriptor for descriptor in plan.descriptors}
         for cfg, descriptor in zip(plan.cameras, plan.descriptors, strict=True):
             consumer = self.core.register_one_shot_consumer(cfg.name, descriptor.id)
-            self._sensors[descriptor.id] = Sensor(Camera(cfg, descriptor, self._read, self._lag), consumer)
+            camera = Camera(cfg, descriptor, plan.scene, read=self._read, lag=self._lag, change=self._change)
+            self._sensors[descriptor.id] = Sensor(camera, consumer, period_ns=round(cfg.update_period * 1e9))
         self.cameras = {sensor.camera.name: sensor.camera for sensor in self._sensors.values()}
 
     def _replace_core(self, plan: CorePlan) -> None:
@@ -378,6 +399,52 @@ class RenderPipeline:
         with self._turn_lock:
             sensor = self._sensor_of(camera)
             return self._turn_count - sensor.turn if sensor.data is not None else 0
+
+    def require(self, ability: str, what: str) -> None:
+        """Check that the render backend says of itself that it has an ability.
+
+        Raises:
+            ValueError: It does not; the message names the render backends that do.
+        """
+        if not getattr(renderers.get(self._render_backend), ability, False):
+            able = [name for name in renderers.names() if getattr(renderers.get(name), ability, False)]
+            raise ValueError(f"render backend {self._render_backend!r} has no {what}. Those that do: {', '.join(able)}")
+
+    def _change(self, camera: Camera, change: Callable[[CameraSetting], CameraSetting]) -> None:
+        """Change what is set about a camera, from the next snapshot on."""
+        self.require("applies_camera_settings", "cameras that change at run time")
+        with self._physics_lock:
+            self._sensor_of(camera)
+            self._live.change(camera.descriptor.id, change)
+
+    def _collect_geometry(self, snapshot: RenderSnapshot, plans: Sequence[RenderPlan]) -> FrameStatus:
+        """Ask the sources of extra geometry, once, for the snapshot. Where one fails, nobody gets a frame."""
+        try:
+            snapshot.extra_geometry = self._geometry.collect(snapshot.num_envs)
+            self._geometry_failure = ""
+            return _OK
+        except (GeometrySourceError, GeometryCapacityError) as error:
+            is_full = isinstance(error, GeometryCapacityError)
+            code = FrameStatusCode.GENERATION_CAPACITY_EXHAUSTED if is_full else FrameStatusCode.FRAME_UNAVAILABLE
+            if str(error) != self._geometry_failure:  # once, and not once per step
+                self._geometry_failure = str(error)
+                _logger.error("%s", error)
+            for plan in plans:
+                self._sensors[plan.camera_id].data = None
+            return FrameStatus(code, message=str(error))
+
+    def _has_moved(self, sensor: Sensor, now: int, version: StateVersion) -> bool:
+        """Whether the state that a camera's frame shows is over, and it is time for another."""
+        return sensor.version != version and self._is_period_over(sensor, now, version)
+
+    def _is_period_over(self, sensor: Sensor, now: int, version: StateVersion) -> bool:
+        """Whether a camera's period is over, or cut short by a reset, or by what was set about cameras or geometry."""
+        if sensor.data is None or sensor.version is None or not sensor.period_ns:
+            return True
+        info = sensor.data.info
+        elapsed, env_time_ns = now - info.simulation_time_ns, self.provider.env_time_ns
+        was_reset = elapsed < 0 or (env_time_ns is not None and bool((env_time_ns < info.env_time_ns).any()))
+        return was_reset or elapsed >= sensor.period_ns or sensor.version[:2] != version[:2]
 
     def _sensor_of(self, camera: Camera) -> Sensor:
         sensor = self._sensors.get(camera.descriptor.id)
@@ -404,9 +471,15 @@ class RenderPipeline:
             # A frame that could not be made leaves nothing in its place: an older one must not pass for it.
             sensor.data = None if is_due else sensor.data
             return
-        by_type = {data_type: leases[DATA_TYPES[data_type]] for data_type in sensor.camera.cfg.data_types}
+        if sensor.period_ns and not is_due:
+            return
+        camera = sensor.camera
+        by_type = {data_type: leases[camera.plane(data_type)] for data_type in camera.cfg.data_types}
         capture_id = next(iter(leases.values())).stamp.capture_id
-        sensor.data = CameraData(by_type, FrameInfo(turn.simulation_time_ns, turn.env_time_ns, capture_id))
+        when, labels = (turn.simulation_time_ns, turn.env_time_ns), camera.makers.id_to_labels
+        sensor.data = CameraData(
+            by_type, FrameInfo(*when, capture_id, turn.record, plan.camera_id, labels), camera.makers
+        )
         sensor.version, sensor.turn = turn.version, self._turn_count
         if is_due:
             self.core.mark_delivered(plan, sensor.consumer)
@@ -479,6 +552,8 @@ class RenderPipeline:
     def _state_version(self) -> StateVersion:
         backend = self.provider.backend
         return (
+            self._live.settings.version,
+            self._geometry.version,
             self._clock(),
             backend.transforms_timestamp,
             backend.cameras_timestamp,
