@@ -12,12 +12,15 @@ from .status import TransportError, TransportStatus, TransportStatusCode
 if TYPE_CHECKING:
     from .mcap import McapTransport
     from .python import CameraPublicationTransport, ConsumerMode, FrameConsumer
+    from .ros1 import MissingRosError, Ros1Transport
 
 _LAZY = {
     "CameraPublicationTransport": ".python",
     "ConsumerMode": ".python",
     "FrameConsumer": ".python",
     "McapTransport": ".mcap",
+    "MissingRosError": ".ros1",
+    "Ros1Transport": ".ros1",
 }
 
 __all__ = [
@@ -26,8 +29,10 @@ __all__ = [
     "ConsumerMode",
     "FrameConsumer",
     "McapTransport",
+    "MissingRosError",
     "PublicationItem",
     "PublicationWorker",
+    "Ros1Transport",
     "TransportError",
     "TransportStatus",
     "TransportStatusCode",
