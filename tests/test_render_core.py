@@ -642,3 +642,136 @@ def test_consumers_read_whole_frames_while_physics_drops_what_is_busy(core_with_
     stats = core.stats()
     assert stats["turns"] + stats["turn_outcomes"].get("BUSY", 0) == 100
     assert core.frames.held_frames() == []
+
+
+# -- fan-out, cancellation and finishing
+
+
+def test_any_number_of_consumers_share_one_render_and_one_frame(core, backend):
+    for name in "abc":
+        core.register_continuous_consumer(name, 2)
+    assert turn(core, cameras=[WRIST]).ok
+    leases = [core.acquire_latest(2, RGB) for _ in range(40)]
+    assert {lease.warp().ptr for lease in leases} == {leases[0].warp().ptr}
+    assert backend.names().count("render") == 1
+    leases.pop().release()
+    assert all((lease.numpy() == 1).all() for lease in leases)
+
+
+def test_a_reader_that_holds_a_frame_keeps_nobody_waiting(core):
+    assert turn(core).ok
+    held = core.acquire_latest(2, RGB)
+    for _ in range(5):
+        assert turn(core).ok
+        assert core.acquire_latest(2, RGB).stamp.capture_id == core.last_turn_capture_id
+    assert held.stamp.capture_id == 2
+
+
+def test_a_cancel_before_any_turn_and_after_one_changes_nothing(core):
+    core.request_cancel_render_turn()
+    assert core.finish_or_cancel_render_turn().ok
+    assert turn(core).ok
+    core.request_cancel_render_turn()
+    assert core.last_turn_capture_id == 2
+    assert core.finish_or_cancel_render_turn().ok
+    assert turn(core).ok
+    assert core.last_turn_capture_id == 4
+
+
+def test_a_cancel_during_a_render_lets_it_end_and_keeps_its_frames(blocked, backend):
+    blocked.request_cancel_render_turn()
+    backend.gate.set()
+    assert blocked.finish_or_cancel_render_turn().ok
+    assert blocked.acquire_latest(2, RGB).stamp.capture_id == 2
+
+
+def test_a_queued_turn_that_is_cancelled_after_the_rendering_one_ended_reports_stopped(blocked, backend):
+    backend.script = [ContextIntegrityError("gone")]
+    assert submit(blocked).ok
+    blocked.request_cancel_render_turn()
+    assert blocked.last_turn_capture_id == 0
+    backend.gate.set()
+    assert is_context_integrity_failure(blocked.finish_or_cancel_render_turn())
+    assert blocked.last_turn_capture_id == 0
+
+
+def test_several_threads_may_finish_and_one_of_them_gets_the_status(blocked, backend):
+    backend.script = [RuntimeError("shader")]
+    results = []
+    threads = [
+        threading.Thread(target=lambda: results.append(blocked.finish_or_cancel_render_turn(5.0).code))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.05)
+    assert results == []
+    backend.gate.set()
+    for thread in threads:
+        thread.join(5.0)
+    assert sorted(code.name for code in results) == ["FRAME_UNAVAILABLE", "OK", "OK", "OK"]
+
+
+def test_a_policy_that_changes_to_and_fro_during_a_wait_ends_it(core):
+    leases = hold_everything(core)
+    core.set_backpressure_policy("wait_for_slot")
+    result = []
+    thread = threading.Thread(target=lambda: result.append(core.wait_for_frame_capacity(plans_of(core))))
+    thread.start()
+    time.sleep(0.05)
+    assert core.set_backpressure_policy("wait_for_slot").ok
+    assert core.set_backpressure_policy("block").code is Code.INVALID_POLICY
+    time.sleep(0.05)
+    assert result == []
+    core.set_backpressure_policy("drop")
+    core.set_backpressure_policy("wait_for_slot")
+    thread.join(5.0)
+    assert [status.code for status in result] == [Code.STOPPED]
+    assert len(leases) == 6
+
+
+def test_a_terminal_failure_ends_a_wait_for_capacity(core, backend):
+    leases = hold_everything(core)
+    core.set_backpressure_policy("wait_for_slot")
+    result = []
+    plans = plans_of(core)
+    thread = threading.Thread(target=lambda: result.append(core.wait_for_frame_capacity(plans)))
+    thread.start()
+    time.sleep(0.05)
+    backend.script = [ContextIntegrityError("gone")]
+    assert submit(core).ok
+    thread.join(5.0)
+    assert [status.code for status in result] == [Code.STOPPED]
+    assert is_context_integrity_failure(core.wait_for_frame_capacity(plans))
+    assert len(leases) == 6
+
+
+def test_a_wait_reserves_and_evicts_nothing_and_leaves_the_pool_as_it_is(core):
+    for _ in range(2):
+        assert turn(core).ok
+    frames = core.frames
+    before = (frames.record_count, frames.committed_bytes, frames.evictions, frames.buffer_growths)
+    core.set_backpressure_policy("wait_for_slot")
+    assert core.wait_for_frame_capacity(plans_of(core)).ok
+    assert (frames.record_count, frames.committed_bytes, frames.evictions, frames.buffer_growths) == before
+    assert (frames.reserved_slots, frames.reserved_bytes) == (0, 0)
+
+
+def test_a_requirement_that_can_never_fit_is_refused_at_once(backend):
+    with RenderCore(backend, max_slots=2, max_bytes=10_000) as core:
+        assert core.reconfigure(1, 1, CAMERAS).ok
+        core.register_continuous_consumer("all")
+        core.set_backpressure_policy("wait_for_slot")
+        status = core.wait_for_frame_capacity(plans_of(core))
+        assert status.code is Code.FRAME_SLOTS_EXHAUSTED
+        assert "3 slots never fit in 2" in status.message
+
+
+def test_a_consumer_that_is_not_told_of_a_delivery_stays_due(core):
+    consumer = core.register_one_shot_consumer("python", 2)
+    core.request_one_shot(consumer)
+    assert turn(core).ok
+    plan = core.evaluate_demand(0, 2)
+    assert consumer in plan.consumers
+    core.mark_delivered(plan, consumer)
+    assert consumer not in core.evaluate_demand(0, 2).consumers
