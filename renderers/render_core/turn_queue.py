@@ -13,6 +13,8 @@ from .turns import RenderTurn
 
 __all__ = ["Call", "TurnQueue"]
 
+_BUSY = FrameStatus(FrameStatusCode.BUSY, message="a turn is still queued or rendering")
+
 Call = tuple[Future[Any], Callable[[], Any]]
 
 
@@ -73,7 +75,8 @@ class TurnQueue:
             self.changed.wait_for(lambda: self._calls or self._queued or self.is_stopped)
             if self._calls:
                 return self._calls.popleft()
-            self._rendering, self._queued = self._queued, None
+            self._rendering = self._queued  # in this order: in between, too, the queue is seen to be busy
+            self._queued = None
             if self._rendering is not None:
                 self.queue_times.note(time.monotonic() - self._queued_at)
             return self._rendering
@@ -92,16 +95,23 @@ class TurnQueue:
                 self._note_end(status)
             return turn
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is queued or rendering."""
+        return self._queued is None and self._rendering is None
+
     def wait_until_idle(self, timeout: float | None = None) -> bool:
         """Wait until nothing is queued or rendering; false after the timeout."""
         with self.changed:
-            return self.changed.wait_for(lambda: self._queued is None and self._rendering is None, timeout)
+            return self.changed.wait_for(lambda: self.is_idle, timeout)
 
     def finish(self, timeout: float | None) -> FrameStatus:
         """Wait until idle and take the status of the turn that ended last, OK for none; BUSY after the timeout."""
+        if timeout == 0.0 and not self.is_idle:
+            return _BUSY  # asked at every step of a simulation that runs freely: without the lock
         with self.changed:
             if not self.wait_until_idle(timeout):
-                return FrameStatus(FrameStatusCode.BUSY, message="a turn is still queued or rendering")
+                return _BUSY
             status, self._ended = self._ended, None
             return status or FrameStatus(FrameStatusCode.OK)
 
