@@ -52,12 +52,14 @@ if TYPE_CHECKING:
     from .disabled import DisabledRenderBackend
     from .mujoco_gl import MujocoGlRenderBackend
     from .mujoco_warp import MujocoWarpRenderBackend
+    from .newton import NewtonRenderBackend
 
 _LAZY = {
     "Camera": ".camera_sensor",
     "DisabledRenderBackend": ".disabled",
     "MujocoGlRenderBackend": ".mujoco_gl",
     "MujocoWarpRenderBackend": ".mujoco_warp",
+    "NewtonRenderBackend": ".newton",
 }
 
 __all__ = [
@@ -80,6 +82,7 @@ __all__ = [
     "ModelCamera",
     "MujocoGlRenderBackend",
     "MujocoWarpRenderBackend",
+    "NewtonRenderBackend",
     "Orthographic",
     "Pinhole",
     "PlaneKind",

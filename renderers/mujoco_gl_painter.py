@@ -87,7 +87,7 @@ class ProjectedCamera:
         half = np.float32(0.5)
         scale = half * (far + near) / (far - near) - half
         shift = far * near / (far - near)
-        return shift / (raw.astype(float) + scale)
+        return float(shift) / (raw.astype(float) + float(scale))
 
     def euclidean(self, depth: NDArray[np.float64]) -> NDArray[np.float64]:
         """Distance from the camera [m] of points at these depths (H, W) [m]."""

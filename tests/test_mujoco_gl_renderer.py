@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from film_set import DEPTH, DISTANCE, FAR, GEOM, HEIGHT, NUM_ENVS, RGB, SEG, WIDTH, XML, all_cameras
 from gl_drivers import DRIVERS, needs_gl, screen
+from ray_casting import cast, rays_of
 from rendering import Frames, Studio, snapshot_of
 
 from scene_data import registry
@@ -68,22 +69,6 @@ def frames(studio, states) -> Frames:
     return studio.shoot(states)
 
 
-def rays_of(intrinsics: Pinhole | Orthographic, pose: WorldPose) -> tuple[np.ndarray, np.ndarray]:
-    """Origins and directions (H, W, 3) in the world, through the pixel centres; a direction is 1 m deep."""
-    u, v = np.meshgrid(np.arange(WIDTH) + 0.5, np.arange(HEIGHT) + 0.5)
-    if isinstance(intrinsics, Orthographic):
-        pixel = intrinsics.height / HEIGHT
-        origin = np.stack(((u - WIDTH / 2) * pixel, (HEIGHT / 2 - v) * pixel, 0 * u), axis=-1)
-        direction = np.stack((0 * u, 0 * u, 0 * u - 1), axis=-1)
-    else:
-        direction = np.stack(((u - intrinsics.cx) / intrinsics.fx, (intrinsics.cy - v) / intrinsics.fy, 0 * u - 1), -1)
-        origin = np.zeros_like(direction)
-    matrix = np.zeros(9)
-    mujoco.mju_quat2Mat(matrix, np.array(pose.quaternion)[[3, 0, 1, 2]])
-    rotation = matrix.reshape(3, 3)
-    return origin @ rotation.T + pose.position, direction @ rotation.T
-
-
 @pytest.mark.parametrize("name", ["front", "sensor", "off centre", "parallel"])
 def test_depth_and_objects_are_what_the_engine_hits_through_the_pixel_centres(name, model, states, cameras, frames):
     intrinsics = {
@@ -92,15 +77,10 @@ def test_depth_and_objects_are_what_the_engine_hits_through_the_pixel_centres(na
         "off centre": Pinhole(60.0, 35.0, 15.5, 28.0),
         "parallel": Orthographic(2.5),
     }[name]
-    origin, direction = rays_of(intrinsics, cameras["free front"].mount)
-    groups, geom = np.array([1, 1, 1, 0, 0, 0], np.uint8), np.zeros(1, np.int32)
+    origin, direction = rays_of(intrinsics, WIDTH, HEIGHT, cameras["free front"].mount)
     for env, state in enumerate(states):
         depth, seg = frames[cameras[name].id, DEPTH][env, ..., 0], frames[cameras[name].id, SEG][env]
-        expected_depth, expected = np.full((HEIGHT, WIDTH), np.inf), np.full((HEIGHT, WIDTH), -1)
-        for pixel in np.ndindex(HEIGHT, WIDTH):
-            reach = mujoco.mj_ray(model, state, origin[pixel], direction[pixel], groups, 1, -1, geom)
-            if 0 <= reach < FAR:
-                expected_depth[pixel], expected[pixel] = reach, geom[0]
+        expected_depth, expected = cast(model, state, origin, direction, FAR)
         # Curves are drawn as flat facets, and an edge that runs through a pixel's centre may fall on either side.
         same = seg[..., 0] == expected
         assert (~same).sum() <= 6
@@ -113,7 +93,7 @@ def test_depth_and_objects_are_what_the_engine_hits_through_the_pixel_centres(na
 
 def test_distance_to_camera_is_euclidean(cameras, frames):
     for name, intrinsics in (("off centre", cameras["off centre"].intrinsics), ("parallel", Orthographic(2.5))):
-        origin, direction = rays_of(intrinsics, WorldPose((0, 0, 0)))
+        origin, direction = rays_of(intrinsics, WIDTH, HEIGHT)
         depth, distance = frames[cameras[name].id, DEPTH][..., 0], frames[cameras[name].id, DISTANCE][..., 0]
         hit = np.isfinite(depth)
         points = origin + direction * np.where(hit, depth, 0.0)[..., None]

@@ -1,0 +1,113 @@
+"""The render backend on Newton's camera sensor: a ray tracer that draws the scenes of every engine."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import warp as wp
+
+from scene_data.errors import UnmetRequirementError
+
+from .newton_tracer import NewtonTracer
+from .render_core.backend import RenderBackend, RenderConfiguration
+from .render_core.layout import PlaneKind
+from .render_core.placement import check_cameras, check_snapshot
+from .render_core.status import RenderStatus, RenderStatusCode
+from .render_core.turn_frames import TurnFrames
+
+if TYPE_CHECKING:
+    from scene_data.scene import SceneDescription
+
+    from .render_core.camera import CameraDescriptor
+    from .render_core.demand import RenderPlan
+    from .render_core.frames import FrameBoundary
+    from .render_core.snapshots import RenderSnapshot
+
+__all__ = ["NewtonRenderBackend"]
+
+
+class NewtonRenderBackend(RenderBackend):
+    """Draws the scene description with `newton.sensors.SensorCamera`, all environments of a camera together.
+
+    It needs nothing of the engine but poses, and offers normals, albedo and linear colours. The light is Newton's own:
+    a sun and an ambient light instead of the scene's, no sky, and no textures on primitives. Neither skins, cables,
+    tendons, one-dimensional flexes nor extra geometry are drawn.
+    """
+
+    supported_planes = frozenset(
+        {
+            PlaneKind.RGB,
+            PlaneKind.RGBA,
+            PlaneKind.RGB_HDR,
+            PlaneKind.DEPTH,
+            PlaneKind.DISTANCE_TO_CAMERA,
+            PlaneKind.NORMALS,
+            PlaneKind.ALBEDO,
+            PlaneKind.SEGMENTATION,
+        }
+    )
+
+    def __init__(self):
+        self._scene: SceneDescription | None = None
+        self._tracer: NewtonTracer | None = None
+
+    @property
+    def blank_environments(self) -> np.ndarray:
+        """Environments that the last turn blanked because a pose was not finite, ascending, int64."""
+        return np.flatnonzero([] if self._tracer is None else self._tracer.diverged.numpy())
+
+    @classmethod
+    def validate(cls, scene: "SceneDescription | None", cameras: Sequence["CameraDescriptor"]) -> "SceneDescription":
+        """Check, on any thread and before anything is built, that these cameras can be drawn in this scene.
+
+        Returns:
+            The scene.
+
+        Raises:
+            UnmetRequirementError: There is no scene description.
+            UnknownNameError: A camera or body is not in the scene.
+            ValueError: A plane that this backend does not make, or another number of environments than the scene's.
+        """
+        if scene is None:
+            raise UnmetRequirementError("render backend 'newton'", "scene description", ())
+        check_cameras(cls, "newton", scene, cameras)
+        surfaces = [flex for flex in scene.flexes if flex.dim >= 2]
+        for camera in cameras:
+            shown = [flex for flex in surfaces if flex.group in camera.options.geom_groups]
+            if PlaneKind.SEGMENTATION in camera.planes and len(shown) > 1:
+                raise ValueError(
+                    f"render backend 'newton' cannot tell deformables apart, and camera {camera.name!r} asks for the "
+                    f"segmentation of {len(shown)}: {[flex.name or flex.path_name for flex in shown]}"
+                )
+        return scene
+
+    def initialize(self, scene: "SceneDescription | None", configuration: RenderConfiguration) -> RenderStatus:
+        """Build Newton models of the scene, and get ready for the configuration's cameras."""
+        self._tracer = None
+        try:
+            self._scene = scene = self.validate(scene, configuration.cameras)
+            self._tracer = NewtonTracer(scene, configuration.cameras, wp.get_device(configuration.device))
+        except Exception as error:
+            return RenderStatus(RenderStatusCode.BACKEND_FAILURE, f"{type(error).__name__}: {error}")
+        return RenderStatus(RenderStatusCode.OK)
+
+    def resize(self, configuration: RenderConfiguration) -> RenderStatus:
+        """Get ready for other cameras in the same scene."""
+        if self._tracer is None:
+            return RenderStatus(RenderStatusCode.NOT_INITIALIZED, "resize before initialize")
+        return self.initialize(self._scene, configuration)
+
+    def render(
+        self, snapshot: "RenderSnapshot", plans: Sequence["RenderPlan"], boundary: "FrameBoundary"
+    ) -> RenderStatus:
+        """Draw what the plans ask for, as far as there is room, and commit it. The status names the first failure."""
+        if self._tracer is None or self._scene is None:
+            return RenderStatus(RenderStatusCode.NOT_INITIALIZED, "render before initialize")
+        check_snapshot(snapshot, self._scene, self._tracer.tables.uses_model_cameras)
+        with TurnFrames(snapshot, plans, boundary) as turn:
+            self._tracer.draw(snapshot, turn.frames)
+            return turn.commit()
+
+    def shutdown_on_render_thread(self) -> None:
+        """Free the models."""
+        self._scene = self._tracer = None

@@ -1,0 +1,275 @@
+"""Kernels around Newton's ray tracer: place what it draws, aim its cameras, and hand its pixels on."""
+
+import warp as wp
+
+from .render_core.camera_tables import camera_pose
+
+wp.set_module_options({"enable_backward": False})
+
+__all__ = [
+    "aim_camera",
+    "find_diverged",
+    "place_bodies",
+    "place_points",
+    "resolve_colours",
+    "resolve_depth",
+    "resolve_distance",
+    "resolve_objects",
+    "resolve_rgba",
+    "resolve_vectors",
+    "write_rays",
+]
+
+# Larger values are of no healthy state, and overflow in bounding boxes.
+MAX_VALUE = wp.constant(1.0e10)
+
+OPAQUE = wp.constant(wp.uint32(0xFF000000))
+
+
+@wp.func
+def _healthy(v: wp.vec3) -> bool:
+    # Comparisons with NaN are false.
+    return wp.abs(v[0]) <= MAX_VALUE and wp.abs(v[1]) <= MAX_VALUE and wp.abs(v[2]) <= MAX_VALUE
+
+
+@wp.kernel
+def find_diverged(
+    vectors: wp.array[wp.vec3],
+    rotations: wp.array[wp.mat33],
+    diverged: wp.array[wp.int32],
+):
+    """Flag the environments that hold a value which is not finite; either array may be empty."""
+    env, i = wp.tid()
+    count = wp.max(vectors.shape[0], rotations.shape[0]) / diverged.shape[0]
+    j = env * count + i
+    if vectors.shape[0] > 0 and not _healthy(vectors[j]):
+        diverged[env] = 1
+    if rotations.shape[0] > 0:
+        r = rotations[j]
+        healthy = _healthy(wp.vec3(r[0, 0], r[0, 1], r[0, 2]))
+        healthy = healthy and _healthy(wp.vec3(r[1, 0], r[1, 1], r[1, 2]))
+        healthy = healthy and _healthy(wp.vec3(r[2, 0], r[2, 1], r[2, 2]))
+        if not healthy:
+            diverged[env] = 1
+
+
+@wp.kernel
+def place_bodies(
+    positions: wp.array[wp.vec3],
+    rotations: wp.array[wp.mat33],
+    diverged: wp.array[wp.int32],
+    body_q: wp.array[wp.transform],
+):
+    """Poses of the bodies; those of a diverged environment are parked at the origin, and its pixels blanked later."""
+    i = wp.tid()
+    pose = wp.transform_identity(dtype=float)
+    if diverged[i / (body_q.shape[0] / diverged.shape[0])] == 0:
+        pose = wp.transform(positions[i], wp.normalize(wp.quat_from_matrix(rotations[i])))
+    body_q[i] = pose
+
+
+@wp.kernel
+def place_points(points: wp.array[wp.vec3], diverged: wp.array[wp.int32], particle_q: wp.array[wp.vec3]):
+    """Positions of the points, parked like the bodies."""
+    i = wp.tid()
+    p = wp.vec3(0.0)
+    if diverged[i / (particle_q.shape[0] / diverged.shape[0])] == 0:
+        p = points[i]
+    particle_q[i] = p
+
+
+@wp.kernel
+def aim_camera(
+    camera: int,
+    body_count: int,
+    model_camera_count: int,
+    diverged: wp.array[wp.int32],
+    body_position: wp.array[wp.vec3],
+    body_rotation: wp.array[wp.mat33],
+    model_camera_position: wp.array[wp.vec3],
+    model_camera_rotation: wp.array[wp.mat33],
+    mount_camera: wp.array[wp.int32],
+    mount_body: wp.array[wp.int32],
+    mount_position: wp.array2d[wp.vec3],
+    mount_rotation: wp.array2d[wp.mat33],
+    pose_set: wp.array2d[wp.int32],
+    set_position: wp.array2d[wp.vec3],
+    set_rotation: wp.array2d[wp.mat33],
+    views: wp.array[wp.transform],
+):
+    """Poses of one camera in all environments."""
+    env = wp.tid()
+    pose = wp.transform_identity(dtype=float)
+    if diverged[env] == 0:
+        p, r = camera_pose(
+            env,
+            camera,
+            body_count,
+            model_camera_count,
+            body_position,
+            body_rotation,
+            model_camera_position,
+            model_camera_rotation,
+            mount_camera,
+            mount_body,
+            mount_position,
+            mount_rotation,
+            pose_set,
+            set_position,
+            set_rotation,
+        )
+        pose = wp.transform(p, wp.normalize(wp.quat_from_matrix(r)))
+    views[env] = pose
+
+
+@wp.kernel
+def write_rays(pinhole: wp.vec4, is_orthographic: bool, rays: wp.array4d[wp.vec3]):
+    """Rays of one camera, in its frame, through the pixel centres: origin and unit direction of each.
+
+    `pinhole` is (fx, fy, cx, cy) in pixels; of an orthographic camera fx and fy are pixels per metre.
+    """
+    y, x = wp.tid()
+    right = (float(x) + 0.5 - pinhole[2]) / pinhole[0]
+    up = (pinhole[3] - float(y) - 0.5) / pinhole[1]
+    if is_orthographic:
+        rays[y, x, 0, 0] = wp.vec3(right, up, 0.0)
+        rays[y, x, 0, 1] = wp.vec3(0.0, 0.0, -1.0)
+    else:
+        rays[y, x, 0, 0] = wp.vec3(0.0)
+        rays[y, x, 0, 1] = wp.normalize(wp.vec3(right, up, -1.0))
+
+
+# Images are (environment, row, column). Each thread takes every `lanes`-th pixel of an environment: on CUDA there is
+# one per pixel, on the CPU one per environment, where threads cost more than pixels. What is not hit has depth 0.
+
+
+@wp.func
+def _is_hit(depth: float, far: float, diverged: int) -> bool:
+    return diverged == 0 and depth > 0.0 and depth <= far
+
+
+@wp.kernel
+def resolve_depth(
+    depth: wp.array2d[float], far: float, diverged: wp.array[wp.int32], lanes: int, frame: wp.array2d[float]
+):
+    """Distance along the optical axis [m]; infinite for a miss."""
+    env, lane = wp.tid()
+    for i in range(lane, frame.shape[1], lanes):
+        z = depth[env, i]
+        if not _is_hit(z, far, diverged[env]):
+            z = wp.inf
+        frame[env, i] = z
+
+
+@wp.kernel
+def resolve_distance(
+    depth: wp.array2d[float],
+    far: float,
+    diverged: wp.array[wp.int32],
+    lanes: int,
+    intrinsics: wp.array2d[wp.vec4],
+    camera: int,
+    is_orthographic: bool,
+    width: int,
+    height: int,
+    frame: wp.array2d[float],
+):
+    """Euclidean distance from the camera's position [m]; infinite for a miss.
+
+    `intrinsics` are those of `CameraTables`: (fx, fy, width / 2 - cx, height / 2 - cy) in pixels.
+    """
+    env, lane = wp.tid()
+    intrinsic = intrinsics[env, camera]
+    for i in range(lane, frame.shape[1], lanes):
+        z = depth[env, i]
+        distance = float(wp.inf)
+        if _is_hit(z, far, diverged[env]):
+            right = (float(i % width) + 0.5 - 0.5 * float(width) + intrinsic[2]) / intrinsic[0]
+            down = (float(i / width) + 0.5 - 0.5 * float(height) + intrinsic[3]) / intrinsic[1]
+            if is_orthographic:
+                distance = wp.length(wp.vec3(right, down, z))
+            else:
+                distance = wp.length(wp.vec3(right * z, down * z, z))
+        frame[env, i] = distance
+
+
+@wp.kernel
+def resolve_colours(
+    packed: wp.array2d[wp.uint32],
+    depth: wp.array2d[float],
+    far: float,
+    diverged: wp.array[wp.int32],
+    lanes: int,
+    background: wp.vec3ub,
+    frame: wp.array2d[wp.vec3ub],
+):
+    """Unpack words whose bytes in memory are red, green, blue, alpha."""
+    env, lane = wp.tid()
+    for i in range(lane, frame.shape[1], lanes):
+        colour = background
+        if _is_hit(depth[env, i], far, diverged[env]):
+            word = packed[env, i]
+            colour = wp.vec3ub(wp.uint8(word), wp.uint8(word >> wp.uint32(8)), wp.uint8(word >> wp.uint32(16)))
+        frame[env, i] = colour
+
+
+@wp.kernel
+def resolve_rgba(
+    packed: wp.array2d[wp.uint32],
+    depth: wp.array2d[float],
+    far: float,
+    diverged: wp.array[wp.int32],
+    lanes: int,
+    background: wp.uint32,
+    frame: wp.array2d[wp.uint32],
+):
+    """Colours whose alpha is 255 where something was hit, and 0 on the background."""
+    env, lane = wp.tid()
+    for i in range(lane, frame.shape[1], lanes):
+        colour = background
+        if _is_hit(depth[env, i], far, diverged[env]):
+            colour = packed[env, i] | OPAQUE
+        frame[env, i] = colour
+
+
+@wp.kernel
+def resolve_vectors(
+    vectors: wp.array2d[wp.vec3],
+    depth: wp.array2d[float],
+    far: float,
+    diverged: wp.array[wp.int32],
+    lanes: int,
+    background: wp.vec3,
+    frame: wp.array2d[wp.vec3],
+):
+    """Normals, or linear colours."""
+    env, lane = wp.tid()
+    for i in range(lane, frame.shape[1], lanes):
+        v = background
+        if _is_hit(depth[env, i], far, diverged[env]):
+            v = vectors[env, i]
+        frame[env, i] = v
+
+
+@wp.kernel
+def resolve_objects(
+    shapes: wp.array2d[wp.uint32],
+    depth: wp.array2d[float],
+    far: float,
+    diverged: wp.array[wp.int32],
+    lanes: int,
+    shape_object: wp.array[wp.int32],
+    shape_type: int,
+    flex: wp.vec2i,
+    frame: wp.array2d[wp.vec2i],
+):
+    """Pairs (object id, object type), (-1, -1) for a miss; all that is not a shape is `flex`."""
+    env, lane = wp.tid()
+    for i in range(lane, frame.shape[1], lanes):
+        hit = wp.vec2i(-1, -1)
+        if _is_hit(depth[env, i], far, diverged[env]):
+            shape = shapes[env, i]
+            hit = flex
+            if shape < wp.uint32(shape_object.shape[0]):
+                hit = wp.vec2i(shape_object[int(shape)], shape_type)
+        frame[env, i] = hit

@@ -1,0 +1,215 @@
+"""From a `SceneDescription` to a `newton.Model` that looks like it, for what draws with Newton's own tools.
+
+The model is made body by body and shape by shape, so that the order of its bodies is that of the published transforms.
+It is for looking at: nothing in it has mass, joints or contacts.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scene_data.errors import MissingDependencyError
+from scene_data.scene import (
+    WORLD,
+    FlexDescription,
+    MaterialDescription,
+    SceneDescription,
+    ShapeDescription,
+    ShapeType,
+    TextureType,
+)
+from scene_data.tessellation import Surface, tessellate_height_field
+
+try:
+    import newton
+    import warp as wp
+except ModuleNotFoundError as error:
+    raise MissingDependencyError("newton", "newton", "Drawing with Newton") from error
+
+__all__ = ["NewtonLook", "build_newton_look"]
+
+_TYPES = {
+    ShapeType.PLANE: newton.GeoType.PLANE,
+    ShapeType.SPHERE: newton.GeoType.SPHERE,
+    ShapeType.CAPSULE: newton.GeoType.CAPSULE,
+    ShapeType.CYLINDER: newton.GeoType.CYLINDER,
+    ShapeType.ELLIPSOID: newton.GeoType.ELLIPSOID,
+    ShapeType.BOX: newton.GeoType.BOX,
+    ShapeType.MESH: newton.GeoType.MESH,
+    ShapeType.SDF: newton.GeoType.MESH,
+    ShapeType.HEIGHT_FIELD: newton.GeoType.MESH,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class NewtonLook:
+    """A Newton model of some environments of a scene.
+
+    Attributes:
+        model: The model. World `i` is environment `i`; what stands in the world itself belongs to no world.
+        num_envs: Number of worlds.
+        body_count: Bodies of one world; `body_q` has body `b` of world `w` at `w * body_count + b`.
+        shapes: Index into `scene.shapes` of each of the model's shapes, int32.
+        flexes: Indices of the flexes that are drawn, as triangles; particles are the scene's points, in their order.
+    """
+
+    model: newton.Model
+    num_envs: int
+    body_count: int
+    shapes: NDArray[np.int32]
+    flexes: tuple[int, ...]
+
+
+def build_newton_look(
+    scene: SceneDescription,
+    device: Any = None,
+    num_envs: int | None = None,
+    is_drawn: Callable[[ShapeDescription | FlexDescription], bool] = lambda part: True,
+) -> NewtonLook:
+    """Build a Newton model that looks like a scene.
+
+    Args:
+        scene: The scene.
+        device: Warp device of the model; None is the default one.
+        num_envs: Environments to build, the first ones; None is all.
+        is_drawn: Which shapes and flexes are visible. What is transparent altogether never is.
+
+    Raises:
+        ValueError: `num_envs` is below 1 or above the scene's.
+    """
+    worlds = scene.num_envs if num_envs is None else num_envs
+    if not 1 <= worlds <= scene.num_envs:
+        raise ValueError(f"num_envs must be 1 to {scene.num_envs}, got {num_envs}")
+    drawn = [i for i, shape in enumerate(scene.shapes) if shape.rgba[3] > 0.0 and is_drawn(shape)]
+    flexes = tuple(i for i, flex in enumerate(scene.flexes) if flex.dim >= 2 and flex.rgba[3] > 0 and is_drawn(flex))
+    global_shapes = [index for index in drawn if _stands_in_world(scene, scene.shapes[index].body)]
+    world_shapes = [index for index in drawn if index not in set(global_shapes)]
+    sources = _Sources(scene)
+
+    world = newton.ModelBuilder()
+    for body, pose in zip(scene.bodies, _default_poses(scene), strict=True):
+        world.add_link(xform=wp.transform(*pose), label=body.path_name)
+    for index in world_shapes:
+        _add_shape(world, scene.shapes[index], scene.shapes[index].body, sources)
+    _add_points(world, scene, flexes)
+
+    builder = newton.ModelBuilder()
+    for index in global_shapes:
+        _add_shape(builder, scene.shapes[index], WORLD, sources)
+    builder.replicate(world, worlds)
+    model = builder.finalize(device=device, skip_all_validations=True)
+    shapes = np.array([*global_shapes, *world_shapes * worlds], np.int32)
+    return NewtonLook(model, worlds, len(scene.bodies), shapes, flexes)
+
+
+def _stands_in_world(scene: SceneDescription, body: int) -> bool:
+    """Whether a body is the world's own, which is in the same place everywhere: it is built once for all worlds."""
+    if body == WORLD:
+        return True
+    owner = scene.bodies[body]
+    is_at_origin = not owner.position.any() and owner.quaternion[3] == 1.0
+    return body == 0 and owner.parent == WORLD and owner.is_static and is_at_origin
+
+
+def _default_poses(scene: SceneDescription) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """Position and quaternion of each body in the default configuration, in the environment's frame."""
+    poses: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
+    for body in scene.bodies:
+        position, quaternion = body.position, body.quaternion
+        if body.parent != WORLD:
+            origin, turn = (wp.vec3d(*poses[body.parent][0]), wp.quatd(*poses[body.parent][1]))
+            placed = wp.transformd(origin, turn) * wp.transformd(wp.vec3d(*position), wp.quatd(*quaternion))
+            position, quaternion = np.array(placed.p), np.array(placed.q)
+        poses.append((position, quaternion))
+    return poses
+
+
+def _add_shape(builder: newton.ModelBuilder, shape: ShapeDescription, body: int, sources: "_Sources") -> None:
+    size = shape.size
+    scale = (2.0 * size[0], 2.0 * size[1], 0.0) if shape.type is ShapeType.PLANE else tuple(size)
+    source = sources.of(shape)
+    builder.add_shape(
+        body=body,
+        type=_TYPES[shape.type],
+        xform=wp.transform(shape.position, shape.quaternion),
+        cfg=newton.ModelBuilder.ShapeConfig(
+            density=0.0, collision_group=0, has_shape_collision=False, has_particle_collision=False
+        ),
+        scale=(1.0, 1.0, 1.0) if source is not None else scale,
+        src=source,
+        color=tuple(shape.rgba[:3].tolist()),
+        opacity=float(shape.rgba[3]),
+        label=shape.path_name,
+    )
+
+
+def _add_points(world: newton.ModelBuilder, scene: SceneDescription, flexes: tuple[int, ...]) -> None:
+    """All points of an environment as particles, and the surfaces of these flexes between them."""
+    for flex in scene.flexes:
+        count = flex.vertex_count
+        points = [wp.vec3(*point) for point in flex.rest_vertices.tolist()]
+        world.add_particles(points, [wp.vec3(0.0)] * count, [0.0] * count, [flex.radius] * count)
+    for index in flexes:
+        flex = scene.flexes[index]
+        faces = (flex.elements if flex.dim == 2 else flex.shell) + flex.vertex_offset
+        world.add_triangles(*(faces[:, corner].tolist() for corner in range(3)), color=tuple(flex.rgba[:3].tolist()))
+
+
+class _Sources:
+    """The meshes of a scene as Newton's, each once for each way in which it is painted."""
+
+    def __init__(self, scene: SceneDescription):
+        self._scene = scene
+        self._made: dict[Any, newton.Mesh] = {}
+
+    def of(self, shape: ShapeDescription) -> newton.Mesh | None:
+        """The mesh that a shape shows; None for a primitive."""
+        if shape.height_field is not None:
+            field = self._scene.height_fields[shape.height_field]
+            return self._once(("height field", shape.height_field), lambda: _solid(tessellate_height_field(field)))
+        if shape.mesh is None:
+            return None
+        mesh, material = shape.mesh, shape.material
+        return self._once((mesh, material), lambda: self._painted(mesh, material))
+
+    def _once(self, key: Any, make: Callable[[], newton.Mesh]) -> newton.Mesh:
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+    def _painted(self, index: int, material: int | None) -> newton.Mesh:
+        mesh = self._scene.meshes[index]
+        paint = None if material is None else self._scene.materials[material]
+        texture = None if paint is None or mesh.face_texcoords is None else self._texture(paint)
+        # Newton has one normal and one texture coordinate for each vertex: a vertex is there once for each pair.
+        parts = [mesh.faces.ravel(), mesh.face_normals.ravel()]
+        if texture is not None and mesh.face_texcoords is not None:
+            parts.append(mesh.face_texcoords.ravel())
+        corners, indices = np.unique(np.stack(parts, axis=1), axis=0, return_inverse=True)
+        uvs = None
+        if texture is not None and mesh.texcoords is not None and paint is not None:
+            # Newton's v runs up the image; that of descriptions runs down.
+            uvs = mesh.texcoords[corners[:, 2]] * paint.texture_repeat
+            uvs = np.column_stack((uvs[:, 0], 1.0 - uvs[:, 1]))
+        return newton.Mesh(
+            mesh.vertices[corners[:, 0]],
+            indices.ravel().astype(np.int32),
+            normals=mesh.normals[corners[:, 1]],
+            uvs=uvs,
+            compute_inertia=False,
+            texture=texture,
+        )
+
+    def _texture(self, material: MaterialDescription) -> NDArray[np.uint8] | None:
+        role = next((role for role in ("rgb", "rgba") if role in material.textures), None)
+        if role is None:
+            return None
+        texture = self._scene.textures[material.textures[role]]
+        return texture.pixels if texture.type is TextureType.PLANAR else None
+
+
+def _solid(surface: Surface) -> newton.Mesh:
+    return newton.Mesh(surface.points, surface.faces.ravel(), normals=surface.normals, compute_inertia=False)
