@@ -621,12 +621,14 @@ def test_readers_never_see_a_torn_or_changing_frame():
     failures = []
 
     def write():
-        for value in range(1500):
-            with boundary.try_acquire_writer(1, RGB, LAYOUT, boundary.begin_capture(1, value)) as writer:
-                if writer.status.ok:
-                    writer.buffer.numpy()[...] = value % 251
-                    writer.commit()
-        stop.set()
+        try:
+            for value in range(1500):
+                with boundary.try_acquire_writer(1, RGB, LAYOUT, boundary.begin_capture(1, value)) as writer:
+                    if writer.status.ok:
+                        writer.buffer.numpy()[...] = value % 251
+                        writer.commit()
+        finally:
+            stop.set()
 
     def read():
         kept = []

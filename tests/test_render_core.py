@@ -3,6 +3,7 @@
 import threading
 import time
 import weakref
+from contextlib import contextmanager
 
 import pytest
 
@@ -609,6 +610,20 @@ def core_with_histories(backend):
         yield core
 
 
+@contextmanager
+def running(function, arguments, stop):
+    """A thread for each of the arguments; all end with the block, whatever happens in it."""
+    threads = [threading.Thread(target=function, args=each) for each in arguments]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(10.0)
+
+
 def test_consumers_read_whole_frames_while_physics_drops_what_is_busy(core_with_histories):
     """Every plane is filled with its capture id, so a torn or reused frame shows."""
     core = core_with_histories
@@ -621,22 +636,17 @@ def test_consumers_read_whole_frames_while_physics_drops_what_is_busy(core_with_
             failures.extend(x.stamp for x in leases if not (x.numpy() == x.stamp.capture_id % 251).all())
             del leases
 
-    readers = [threading.Thread(target=consume, args=key) for key in ((1, RGB), (1, DEPTH), (2, RGB))]
-    for reader in readers:
-        reader.start()
     codes = set()
-    for step in range(100):
-        snapshot = Snapshot(simulation_time_ns=step)
-        status = submit(core, snapshot)
-        codes.add(status.code)
-        if step % 10 == 0:
-            codes.add(core.finish_or_cancel_render_turn().code)
-        if step == 50:
-            assert core.reconfigure(1, 2, CAMERAS).ok
-    core.finish_or_cancel_render_turn()
-    stop.set()
-    for reader in readers:
-        reader.join(10.0)
+    with running(consume, [(1, RGB), (1, DEPTH), (2, RGB)], stop):
+        for step in range(100):
+            snapshot = Snapshot(simulation_time_ns=step)
+            status = submit(core, snapshot)
+            codes.add(status.code)
+            if step % 10 == 0:
+                codes.add(core.finish_or_cancel_render_turn().code)
+            if step == 50:
+                assert core.reconfigure(1, 2, CAMERAS).ok
+        core.finish_or_cancel_render_turn()
     assert not failures
     assert codes <= {Code.OK, Code.BUSY, Code.FRAME_SLOTS_EXHAUSTED}
     stats = core.stats()
