@@ -51,7 +51,11 @@ class MujocoGlRenderBackend(RenderBackend):
     """
 
     requires = ("mujoco_model",)
-    supported_planes = frozenset({PlaneKind.RGB, PlaneKind.DEPTH, PlaneKind.DISTANCE_TO_CAMERA, PlaneKind.SEGMENTATION})
+    draws_extra_geometry = True
+    applies_camera_settings = True
+    supported_planes = frozenset(
+        {PlaneKind.RGB, PlaneKind.RGBA, PlaneKind.DEPTH, PlaneKind.DISTANCE_TO_CAMERA, PlaneKind.SEGMENTATION}
+    )
 
     def __init__(self, platform: str | None = None, effects: bool = False):
         self._wanted = platform
@@ -160,9 +164,9 @@ class MujocoGlRenderBackend(RenderBackend):
                 self._painter.draw(self._cameras[camera_id], {plane: frame[env] for plane, frame in planes.items()})
             return
         for camera_id, planes in frames.items():
-            background = np.round(255 * np.array(self._cameras[camera_id].descriptor.options.background))
+            colour = np.round(255 * np.array(self._cameras[camera_id].descriptor.options.background))
             for plane, frame in planes.items():
-                frame[env] = _BLANK.get(plane, background)
+                frame[env] = _BLANK.get(plane, (*colour, 0) if plane is PlaneKind.RGBA else colour)
 
     def _close(self) -> None:
         if self._painter is not None:

@@ -30,9 +30,10 @@ _SKYBOX = int(mujoco.mjtRndFlag.mjRND_SKYBOX)
 _HAZE = int(mujoco.mjtRndFlag.mjRND_HAZE)
 _REFLECTION = int(mujoco.mjtRndFlag.mjRND_REFLECTION)
 _DRAWN = int(mujoco.mjtCatBit.mjCAT_STATIC) | int(mujoco.mjtCatBit.mjCAT_DYNAMIC)
+_COLOURS = frozenset({PlaneKind.RGB, PlaneKind.RGBA})
 _GEOM_TYPES = [getattr(mujoco.mjtGeom, f"mjGEOM_{shape.name}") for shape in PRIMITIVES]
 _OUT_OF_MEMORY, _CONTEXT_LOST = 0x0505, 0x0507
-_READ_FRAMEBUFFER, _RGBA, _UNSIGNED_BYTE = 0x8CA8, 0x1908, 0x1401
+_READ_FRAMEBUFFER, _ALPHA, _UNSIGNED_BYTE = 0x8CA8, 0x1906, 0x1401
 
 # MuJoCo finds OpenGL's functions when its first context is made, for the whole process.
 _upload_lock = threading.Lock()
@@ -53,7 +54,7 @@ class ProjectedCamera:
         self.near, self.far = near, far
         self.rect = mujoco.MjrRect(0, 0, width, height)
         self.colours = np.empty((height, width, 3), np.uint8)
-        self.covered_colours = np.empty((height, width, 4), np.uint8)
+        self.coverage = np.empty((height, width), np.uint8)
         self.depths = np.empty((height, width), np.float32)
         self.is_orthographic = isinstance(projection, Orthographic)
         self.pinhole: tuple[float, ...] = pinhole_of(projection, descriptor)
@@ -149,10 +150,10 @@ class GlPainter:
         with self._context:
             self._update(camera)
             mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._mjr)
-            if any(plane is not PlaneKind.RGB for plane in frames):
+            if not _COLOURS.issuperset(frames):
                 self._draw_geometry(camera, frames)
-            if PlaneKind.RGB in frames:
-                self._draw_colours(camera, descriptor.options, frames[PlaneKind.RGB])
+            if not _COLOURS.isdisjoint(frames):
+                self._draw_colours(camera, descriptor.options, frames)
             self._check_errors()
 
     def close(self) -> None:
@@ -267,24 +268,32 @@ class GlPainter:
                 objects[part.segid + 1] = part.objid, part.objtype
         return objects
 
-    def _draw_colours(self, camera: ProjectedCamera, options: VisualOptions, frame: NDArray[np.uint8]) -> None:
+    def _draw_colours(
+        self, camera: ProjectedCamera, options: VisualOptions, frames: Mapping[PlaneKind, NDArray[Any]]
+    ) -> None:
         flags = self._drawn.flags
         flags[_SHADOW], flags[_SKYBOX], flags[_HAZE] = options.shadows, options.skybox, options.skybox and self._effects
         mujoco.mjr_render(camera.rect, self._drawn, self._mjr)
         mujoco.mjr_readPixels(camera.colours, None, camera.rect, self._mjr)
-        frame[:] = camera.colours[::-1]
-        if any(options.background) and not (options.skybox and self._has_skybox):
-            frame[:] = self._over_background(camera, options)
+        colours = camera.colours[::-1]
+        has_background = any(options.background) and not (options.skybox and self._has_skybox)
+        if has_background or PlaneKind.RGBA in frames:
+            covered = self._coverage(camera)
+            if has_background:
+                # MuJoCo draws on black; the background shows where that is not covered.
+                behind = np.round((255.0 - covered[..., None]) * np.array(options.background))
+                colours = np.minimum(colours + behind, 255.0).astype(np.uint8)
+            if PlaneKind.RGBA in frames:
+                frames[PlaneKind.RGBA][..., :3], frames[PlaneKind.RGBA][..., 3] = colours, covered
+        if PlaneKind.RGB in frames:
+            frames[PlaneKind.RGB][:] = colours
 
-    def _over_background(self, camera: ProjectedCamera, options: VisualOptions) -> NDArray[np.uint8]:
-        """The image that was read last, put on a background: MuJoCo draws on black, and notes what it covers."""
-        smoothed = self._mjr.offFBO_r or self._mjr.offFBO
-        self._bind_framebuffer(_READ_FRAMEBUFFER, smoothed)
-        pixels = camera.covered_colours
-        height, width = pixels.shape[:2]
-        self._read_pixels(0, 0, width, height, _RGBA, _UNSIGNED_BYTE, pixels.ctypes.data)
-        uncovered = (255.0 - pixels[::-1, :, 3:]) * np.array(options.background)
-        return np.minimum(pixels[::-1, :, :3] + np.round(uncovered), 255.0).astype(np.uint8)
+    def _coverage(self, camera: ProjectedCamera) -> NDArray[np.uint8]:
+        """How much of each pixel (H, W) of the image that was read last is covered, from 0 to 255."""
+        self._bind_framebuffer(_READ_FRAMEBUFFER, self._mjr.offFBO_r or self._mjr.offFBO)
+        height, width = camera.coverage.shape
+        self._read_pixels(0, 0, width, height, _ALPHA, _UNSIGNED_BYTE, camera.coverage.ctypes.data)
+        return camera.coverage[::-1]
 
     def _check_errors(self) -> None:
         code = mujoco.mjr_getError()

@@ -34,6 +34,7 @@ class NewtonRenderBackend(RenderBackend):
     tendons, one-dimensional flexes nor extra geometry are drawn.
     """
 
+    applies_camera_settings = True
     supported_planes = frozenset(
         {
             PlaneKind.RGB,
@@ -106,6 +107,7 @@ class NewtonRenderBackend(RenderBackend):
         check_snapshot(snapshot, self._scene, self._tracer.tables.uses_model_cameras)
         with TurnFrames(snapshot, plans, boundary) as turn:
             self._tracer.draw(snapshot, turn.frames)
+            boundary.note_blank_flags(self._tracer.diverged)
             return turn.commit()
 
     def shutdown_on_render_thread(self) -> None:

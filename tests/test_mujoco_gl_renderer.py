@@ -154,6 +154,20 @@ def test_smooth_edges_blend_into_the_background(model, cameras, frames):
     assert (colours[edge] >= low).all()
 
 
+def test_alpha_is_how_much_of_a_pixel_is_covered(model, states, cameras, frames):
+    shown = [replace(cameras[name], planes=(RGB, PlaneKind.RGBA, SEG)) for name in ("blank sky", "front")]
+    studio = Studio(MujocoGlRenderBackend(), model, shown)
+    shot = studio.shoot(states)
+    studio.close()
+    for camera in shown:
+        np.testing.assert_array_equal(shot[camera.id, PlaneKind.RGBA][..., :3], shot[camera.id, RGB])
+        np.testing.assert_array_equal(shot[camera.id, RGB], frames[camera.id, RGB])
+    alpha, hit = shot[shown[0].id, PlaneKind.RGBA][..., 3], shot[shown[0].id, SEG][..., 0] >= 0
+    assert (alpha[hit] == 255).mean() > 0.9
+    assert (alpha[~hit] == 0).mean() > 0.7
+    assert {64, 128, 191} <= set(np.unique(alpha).tolist())  # four samples
+
+
 def test_a_diverged_environment_is_blanked_and_heals(model, states, cameras, studio, frames):
     broken = mujoco.MjData(model)
     mujoco.mj_forward(model, broken)
