@@ -33,5 +33,4 @@ def tell(message) -> None:
 
 rospy.init_node("listener", anonymous=True, disable_signals=True)
 rospy.Subscriber(topic, getattr(import_module(f"{package}.msg"), name), tell, buff_size=2**24, tcp_nodelay=True)
-say("ready")
 rospy.spin()

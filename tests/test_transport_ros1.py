@@ -6,7 +6,8 @@ import threading
 import mujoco
 import numpy as np
 import pytest
-from ros1_rig import WAIT_S, Master, digest, wait_until
+from listening import WAIT_S, digest, wait_until
+from ros1_rig import Master
 from test_simulation import OPTIONS, SIDE, TOP, XML, open_context
 
 from scene_data.camera import CameraCfg

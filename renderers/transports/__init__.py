@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .mcap import McapTransport
     from .python import CameraPublicationTransport, ConsumerMode, FrameConsumer
     from .ros1 import MissingRosError, Ros1Transport
+    from .ros2 import Ros2Transport
 
 _LAZY = {
     "CameraPublicationTransport": ".python",
@@ -21,6 +22,7 @@ _LAZY = {
     "McapTransport": ".mcap",
     "MissingRosError": ".ros1",
     "Ros1Transport": ".ros1",
+    "Ros2Transport": ".ros2",
 }
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "PublicationItem",
     "PublicationWorker",
     "Ros1Transport",
+    "Ros2Transport",
     "TransportError",
     "TransportStatus",
     "TransportStatusCode",

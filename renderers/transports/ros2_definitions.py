@@ -2,7 +2,7 @@
 
 from .topics import MessageType
 
-__all__ = ["ROS2_DEFINITIONS", "ROS2_TYPES"]
+__all__ = ["QUEUE_DEPTHS", "ROS2_DEFINITIONS", "ROS2_TYPES"]
 
 _SEPARATOR = "=" * 80
 
@@ -34,6 +34,14 @@ ROS2_TYPES = {
     MessageType.CLOCK: "rosgraph_msgs/msg/Clock",
 }
 """Their names in ROS 2."""
+
+QUEUE_DEPTHS = {
+    MessageType.IMAGE: 2,
+    MessageType.CAMERA_INFO: 2,
+    MessageType.TRANSFORMS: 100,
+    MessageType.CLOCK: 1,
+}
+"""How many a writer keeps for readers that are behind."""
 
 ROS2_DEFINITIONS = {
     MessageType.IMAGE: _definition(_IMAGE, std_msgs__Header=_HEADER, builtin_interfaces__Time=_TIME),
