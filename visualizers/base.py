@@ -40,6 +40,8 @@ class VisualizerCfg:
     """
 
     visualizer_type: ClassVar[str] = ""
+    command_line_options: ClassVar[Mapping[str, str]] = {}
+    """The field behind each option of `scene-data view` that only some viewers have, such as `"port"`."""
 
     eye: Point | None = None
     lookat: Point | None = None
@@ -103,6 +105,11 @@ class BaseVisualizer(ABC):
     def name(self) -> str:
         """What messages call it."""
         return self.cfg.visualizer_type or type(self).__name__
+
+    @property
+    def address(self) -> str | None:
+        """Where people look at it: a URL or a file, None where it opens a window."""
+        return None
 
     @property
     def is_initialized(self) -> bool:
@@ -186,6 +193,14 @@ class BaseVisualizer(ABC):
 
     def show_markers(self, markers: Any) -> None:  # noqa: B027 - nothing to do unless overridden
         """Show extra geometry, a `scene_data.extra_geometry.GeometryBatch`."""
+
+    def screenshot(self, width: int, height: int) -> np.ndarray:
+        """What the viewer shows at present, uint8 (height, width, 3). Called from any thread, between steps.
+
+        Raises:
+            NotImplementedError: This viewer takes no pictures.
+        """
+        raise NotImplementedError(f"the viewer {self.name!r} takes no screenshots")
 
     def play(self) -> None:  # noqa: B027 - nothing to do unless overridden
         """The simulation goes on."""

@@ -26,17 +26,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from scene_data.cli.export import Export, run_export
     from scene_data.cli.info import Info, run_info
     from scene_data.cli.render import Render, run_render
+    from scene_data.cli.view import View, run_view
     from scene_data.errors import SceneDataError
 
     # A pipe has no width of its own: names and paths should stay on their line there.
     console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
     try:
         command = tyro.extras.subcommand_cli_from_dict(
-            {"render": Render, "info": Info, "export": Export}, prog="scene-data", args=arguments, description=__doc__
+            {"render": Render, "view": View, "info": Info, "export": Export},
+            prog="scene-data",
+            args=arguments,
+            description=__doc__,
         )
         match command:
             case Render():
                 run_render(command, console)
+            case View():
+                run_view(command, console)
             case Info():
                 run_info(command, console)
             case Export():

@@ -1,0 +1,243 @@
+"""Shapes as instances of few geometries: what a viewer sends once, and which instances of it there are.
+
+Primitives of all sizes are instances of one geometry of each kind. A capsule is a tube and two caps, since no scale
+makes one capsule of another.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scene_data.scene import MeshDescription, SceneDescription, ShapeDescription, ShapeType
+from scene_data.tessellation import Surface, tessellate, tessellate_height_field
+from scene_data.visualizers.texturing import Skin, skin_of
+
+__all__ = ["InstanceGroup", "Instances", "instance_groups", "mesh_surface"]
+
+_UNIT_SIZES = {
+    ShapeType.BOX: (1.0, 1.0, 1.0),
+    ShapeType.SPHERE: (1.0, 0.0, 0.0),
+    ShapeType.ELLIPSOID: (1.0, 1.0, 1.0),
+    ShapeType.CYLINDER: (1.0, 1.0, 0.0),
+    ShapeType.PLANE: (1.0, 1.0, 1.0),
+}
+_IDENTITY = np.array((0.0, 0.0, 0.0, 1.0))
+_HALF_TURN_ABOUT_X = np.array((1.0, 0.0, 0.0, 0.0))
+
+
+@dataclass(eq=False)
+class Instances:
+    """The instances of one environment, in parallel lists of length K.
+
+    Attributes:
+        bodies: Body that carries each.
+        positions: In the body's frame, (3,) each [m].
+        quaternions: In the body's frame, (4,) each, (x, y, z, w).
+        scales: Factors of the geometry's axes, (3,) each.
+        rgba: Colours, (4,) each.
+    """
+
+    bodies: list[int] = field(default_factory=list)
+    positions: list[NDArray] = field(default_factory=list)
+    quaternions: list[NDArray] = field(default_factory=list)
+    scales: list[NDArray] = field(default_factory=list)
+    rgba: list[NDArray] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.bodies)
+
+    def add(self, shape: ShapeDescription, scale: Iterable[float], place: NDArray, turn: NDArray = _IDENTITY) -> None:
+        """An instance at `place` (3,) [m] with the rotation `turn` (4,) in the shape's frame."""
+        self.bodies.append(shape.body)
+        self.positions.append(shape.position + _rotated(shape.quaternion, place))
+        self.quaternions.append(_product(shape.quaternion, turn))
+        self.scales.append(np.array(tuple(scale)))
+        self.rgba.append(shape.rgba)
+
+
+@dataclass(frozen=True, eq=False)
+class InstanceGroup:
+    """One geometry and its instances.
+
+    Attributes:
+        name: Unique among the groups.
+        surface: Its triangles.
+        skin: Its texture, or None.
+        group: Visibility group that all the instances are in.
+        is_static: Whether the instances stand where they are for good, in every environment alike.
+        is_plane: Whether they are planes.
+        instances: Those of one environment.
+    """
+
+    name: str
+    surface: Surface
+    skin: Skin | None
+    group: int
+    is_static: bool
+    is_plane: bool
+    instances: Instances = field(default_factory=Instances)
+
+
+def instance_groups(
+    scene: SceneDescription, endless: float, extend_planes: bool = False, skip: Sequence[ShapeDescription] = ()
+) -> list[InstanceGroup]:
+    """All visible shapes of a scene.
+
+    Args:
+        scene: The scene.
+        endless: Half the size that is shown of a plane without an end [m].
+        extend_planes: Whether planes that stand still have no end at all, so that one serves several environments.
+        skip: Shapes that are shown in another way.
+    """
+    groups = _Groups(scene)
+    for shape in scene.shapes:
+        if shape.rgba[3] > 0.0 and shape not in skip:
+            size = shape.size.copy()
+            if shape.type is ShapeType.PLANE:
+                has_end = size[:2] > 0.0 if not (extend_planes and scene.bodies[shape.body].is_static) else False
+                size[:2] = np.where(has_end, size[:2], endless)
+            _add_shape(groups, scene, shape, size)
+    return groups.all()
+
+
+def mesh_surface(mesh: MeshDescription) -> tuple[Surface, NDArray[np.float32] | None]:
+    """A mesh with one normal and one texture coordinate per vertex.
+
+    Returns:
+        The surface, with a vertex for each combination that occurs, and its texture coordinates, `(V, 2)` with (0, 0)
+        at the lower left corner of the image, or None.
+    """
+    corners = [mesh.faces.reshape(-1), mesh.face_normals.reshape(-1)]
+    if mesh.face_texcoords is not None:
+        corners.append(mesh.face_texcoords.reshape(-1))
+    unique, index = np.unique(np.stack(corners, axis=1), axis=0, return_inverse=True)
+    surface = Surface(mesh.vertices[unique[:, 0]], mesh.normals[unique[:, 1]], index.reshape(-1, 3).astype(np.int32))
+    if mesh.texcoords is None or mesh.face_texcoords is None:
+        return surface, None
+    # MuJoCo counts texture coordinates from the top of an image.
+    return surface, (mesh.texcoords[unique[:, 2]] * (1.0, -1.0) + (0.0, 1.0)).astype(np.float32)
+
+
+class _Groups:
+    """Groups by what their instances have in common."""
+
+    def __init__(self, scene: SceneDescription):
+        self._scene = scene
+        self._groups: dict[Hashable, InstanceGroup] = {}
+        self._surfaces: dict[Hashable, tuple[Surface, NDArray[np.float32] | None]] = {}
+
+    def _surface(self, key: Hashable, shape: ShapeDescription) -> tuple[Surface, NDArray[np.float32] | None]:
+        """The geometry of this key, made from the first shape that has it, and its texture coordinates."""
+        if key not in self._surfaces:
+            self._surfaces[key] = _surface(self._scene, key, shape)
+        return self._surfaces[key]
+
+    def plain(self, shape: ShapeDescription, geometry: Hashable) -> Instances:
+        """Where an instance of this geometry in a colour of its own belongs."""
+        return self._of(shape, geometry, None, lambda surface, texcoords: None)
+
+    def textured(self, shape: ShapeDescription, geometry: Hashable, size: NDArray) -> Instances:
+        """Where an instance of this geometry in this shape's material and colour belongs."""
+        look = (shape.material, shape.rgba.tobytes())
+        return self._of(
+            shape, geometry, look, lambda surface, texcoords: skin_of(self._scene, shape, size, surface, texcoords)
+        )
+
+    def _of(self, shape: ShapeDescription, geometry: Hashable, look: Hashable, make_skin: Callable[..., Skin | None]):
+        is_static = self._scene.bodies[shape.body].is_static
+        key = (geometry, look, shape.group, is_static)
+        if key not in self._groups:
+            surface, texcoords = self._surface(geometry, shape)
+            skin = make_skin(surface, texcoords)
+            name = f"{'fixed' if is_static else 'moving'}/{len(self._groups)}_{shape.type.value}"
+            self._groups[key] = InstanceGroup(
+                name=name,
+                surface=skin.surface if skin else surface,
+                skin=skin,
+                group=shape.group,
+                is_static=is_static,
+                is_plane=shape.type is ShapeType.PLANE,
+            )
+        return self._groups[key].instances
+
+    def all(self) -> list[InstanceGroup]:
+        return list(self._groups.values())
+
+
+def _add_shape(groups: _Groups, scene: SceneDescription, shape: ShapeDescription, size: NDArray) -> None:
+    origin = np.zeros(3)
+    if shape.material is not None and scene.materials[shape.material].textures.keys() & {"rgb", "rgba"}:
+        # A texture lies on the shape at its own size, and its colour is part of it.
+        geometry = _asset_key(shape) or (shape.type, *size.tolist())
+        groups.textured(shape, geometry, size).add(shape, np.ones(3), origin)
+        return
+    match shape.type:
+        case ShapeType.MESH | ShapeType.SDF | ShapeType.HEIGHT_FIELD:
+            groups.plain(shape, _asset_key(shape)).add(shape, np.ones(3), origin)
+        case ShapeType.CAPSULE:
+            radius, half, _ = size
+            groups.plain(shape, "tube").add(shape, (radius, radius, half), origin)
+            caps = groups.plain(shape, "cap")
+            caps.add(shape, np.full(3, radius), np.array((0.0, 0.0, half)))
+            caps.add(shape, np.full(3, radius), np.array((0.0, 0.0, -half)), _HALF_TURN_ABOUT_X)
+        case ShapeType.SPHERE:
+            groups.plain(shape, ShapeType.SPHERE).add(shape, np.full(3, size[0]), origin)
+        case ShapeType.ELLIPSOID:
+            groups.plain(shape, ShapeType.SPHERE).add(shape, size, origin)
+        case ShapeType.CYLINDER:
+            groups.plain(shape, ShapeType.CYLINDER).add(shape, (size[0], size[0], size[1]), origin)
+        case ShapeType.BOX:
+            groups.plain(shape, ShapeType.BOX).add(shape, size, origin)
+        case ShapeType.PLANE:
+            groups.plain(shape, ShapeType.PLANE).add(shape, (size[0], size[1], 1.0), origin)
+
+
+def _asset_key(shape: ShapeDescription) -> Hashable | None:
+    if shape.mesh is not None:
+        return ("mesh", shape.mesh)
+    return None if shape.height_field is None else ("height_field", shape.height_field)
+
+
+def _surface(
+    scene: SceneDescription, key: Hashable, shape: ShapeDescription
+) -> tuple[Surface, NDArray[np.float32] | None]:
+    match key:
+        case ("mesh", int(index)):
+            return mesh_surface(scene.meshes[index])
+        case ("height_field", int(index)):
+            return tessellate_height_field(scene.height_fields[index]), None
+        case "tube":
+            return _part_of_capsule(is_cap=False), None
+        case "cap":
+            return _part_of_capsule(is_cap=True), None
+        case ShapeType():
+            return tessellate(key, np.array(_UNIT_SIZES[key])), None
+        case (ShapeType() as kind, *size):
+            return tessellate(kind, np.array(size)), None
+    raise ValueError(f"{shape.type.value!r} has no geometry")
+
+
+def _part_of_capsule(is_cap: bool) -> Surface:
+    """The straight part of a capsule of radius and half length 1, or its upper half sphere around the origin."""
+    capsule = tessellate(ShapeType.CAPSULE, np.array((1.0, 1.0, 0.0)))
+    height = capsule.points[capsule.faces][..., 2]
+    if is_cap:
+        faces, shift = capsule.faces[(height > 1.0 - 1e-5).all(axis=1)], (0.0, 0.0, -1.0)
+    else:
+        faces, shift = capsule.faces[(np.abs(height) < 1.0 + 1e-5).all(axis=1)], (0.0, 0.0, 0.0)
+    used, index = np.unique(faces, return_inverse=True)
+    points = (capsule.points[used] + shift).astype(np.float32)
+    return Surface(points, capsule.normals[used], index.reshape(-1, 3).astype(np.int32))
+
+
+def _product(a: NDArray, b: NDArray) -> NDArray:
+    """The rotation `b` and then `a`, both quaternions (4,)."""
+    vector = a[3] * b[:3] + b[3] * a[:3] + np.cross(a[:3], b[:3])
+    return np.append(vector, a[3] * b[3] - a[:3] @ b[:3])
+
+
+def _rotated(quaternion: NDArray, point: NDArray) -> NDArray:
+    twice = 2.0 * np.cross(quaternion[:3], point)
+    return point + quaternion[3] * twice + np.cross(quaternion[:3], twice)

@@ -1,0 +1,202 @@
+"""The controls beside the scene. Callbacks come from viser's threads: they set plain values, which steps read."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import viser
+from viser import uplot
+
+__all__ = ["FREE_VIEW", "ViserPanel"]
+
+FREE_VIEW = "free"
+"""The view that nobody has placed a camera in."""
+
+_SPEEDS = ("1/10", "1/4", "1/2", "1", "2", "5", "max")
+_RATE_SECONDS = 1.0
+_PLOT_POINTS = 300
+
+
+class ViserPanel:
+    """What people can set, and what they are told.
+
+    Args:
+        server: Where to show it.
+        title: Its first line.
+        views: Names of the cameras to look through.
+        groups: Visibility groups, each with whether it is shown.
+        spacing: Distance between environments [m]; None where there is one.
+        cameras: Cameras whose images may be shown.
+        plots: Names of scalars to plot.
+        speed: Simulation speed at the start, as a multiple of real time; None is as fast as it can.
+        is_paused: Whether the simulation waits for somebody to press play.
+
+    Attributes:
+        is_paused: Whether somebody has paused the simulation.
+        steps_wanted: Single steps that were asked for while paused.
+        reset_wanted: Whether somebody asked for a reset.
+        views_wanted: Client and name of the views that were asked for.
+        groups_wanted: Visibility groups that were switched, and to what.
+        spacing_wanted: The distance that was asked for [m], or None.
+    """
+
+    def __init__(
+        self,
+        server: viser.ViserServer,
+        title: str,
+        views: Sequence[str],
+        groups: Mapping[int, bool],
+        spacing: float | None,
+        cameras: Sequence[str],
+        plots: Sequence[str],
+        speed: float | None,
+        is_paused: bool,
+    ):
+        self._gui = server.gui
+        self.is_paused = is_paused
+        self.steps_wanted = 0
+        self.reset_wanted = False
+        self.views_wanted: list[tuple[int, str]] = []
+        self.groups_wanted: dict[int, bool] = {}
+        self.spacing_wanted: float | None = None
+        self._rate_since: tuple[float, float] | None = None
+        self._rate = float("nan")
+        self._images: dict[str, Any] = {}
+        self._cameras = tuple(cameras)
+        self._plots: dict[str, tuple[Any, list[float], list[float]]] = {}
+        self._gui.configure_theme(control_layout="collapsible", show_logo=False, show_share_button=False)
+        self._status = self._gui.add_markdown(f"**{title}**")
+        self._title = title
+        self._add_simulation(speed)
+        self._add_scene(views, groups, spacing)
+        self._show_images: Any = None
+        if cameras:
+            with self._gui.add_folder("Cameras"):
+                self._show_images = self._gui.add_checkbox("Show images", True)
+        self._plot_folder: Any = self._gui.add_folder("Plots", expand_by_default=False) if plots else None
+
+    @property
+    def speed(self) -> float | None:
+        """Simulation speed that was asked for, as a multiple of real time; None is as fast as it can."""
+        return _factor(self._speed.value)
+
+    @property
+    def cameras_wanted(self) -> tuple[str, ...]:
+        """Cameras whose images are to be shown."""
+        return self._cameras if self._show_images is not None and self._show_images.value else ()
+
+    def take_single_step(self) -> bool:
+        """Whether a step was asked for since; it is taken off."""
+        if self.steps_wanted > 0:
+            self.steps_wanted -= 1
+            return True
+        return False
+
+    def set_paused(self, is_paused: bool) -> None:
+        """Pause or go on, as the button does."""
+        self.is_paused = is_paused
+        self._play.label = "Play" if is_paused else "Pause"
+        self._play.icon = viser.Icon.PLAYER_PLAY if is_paused else viser.Icon.PLAYER_PAUSE
+        self._step.disabled = not is_paused
+
+    def show_status(self, seconds: float, num_shown: int, num_envs: int) -> None:
+        """Tell the simulation time [s], how fast it passes, and how many environments are shown."""
+        now = time.monotonic()
+        if self._rate_since is None or seconds < self._rate_since[1]:
+            self._rate_since = (now, seconds)
+        elif now - self._rate_since[0] >= _RATE_SECONDS:
+            self._rate = (seconds - self._rate_since[1]) / (now - self._rate_since[0])
+            self._rate_since = (now, seconds)
+        rate = "" if np.isnan(self._rate) else f" at {self._rate:.2f} x real time"
+        envs = f"{num_shown} of {num_envs} environments" if num_envs > 1 else "1 environment"
+        self._status.content = f"**{self._title}**\n\n{seconds:.2f} s{rate}  \n{envs}"
+
+    def show_image(self, name: str, image: np.ndarray) -> None:
+        """Show an image, uint8 (H, W, 3), under this name."""
+        if name in self._images:
+            self._images[name].image = image
+        else:
+            self._images[name] = self._gui.add_image(image, label=name, format="jpeg", jpeg_quality=80)
+
+    def plot(self, seconds: float, scalars: Mapping[str, Callable[[], float]]) -> None:
+        """Add the present value of each scalar at this simulation time [s]."""
+        for name, read in scalars.items():
+            value = float(read())
+            if name not in self._plots:
+                with self._plot_folder:
+                    series = (uplot.Series(label="time [s]"), uplot.Series(label=name, stroke="#2a78c2", width=2))
+                    flat = (np.zeros(1), np.zeros(1))
+                    handle = self._gui.add_uplot(
+                        flat, series, scales={"x": uplot.Scale(time=False, auto=True)}, title=name, aspect=2.0
+                    )
+                self._plots[name] = (handle, [], [])
+            handle, times, values = self._plots[name]
+            if times and seconds < times[-1]:
+                times.clear()
+                values.clear()
+            times.append(seconds)
+            values.append(value)
+            del times[:-_PLOT_POINTS], values[:-_PLOT_POINTS]
+            handle.data = (np.array(times), np.array(values))
+
+    def _add_simulation(self, speed: float | None) -> None:
+        gui = self._gui
+        with gui.add_folder("Simulation"):
+            self._play = gui.add_button("Pause", icon=viser.Icon.PLAYER_PAUSE)
+            self._step = gui.add_button("Step", icon=viser.Icon.PLAYER_TRACK_NEXT, disabled=True)
+            reset = gui.add_button("Reset", icon=viser.Icon.PLAYER_SKIP_BACK)
+            offered = sorted({*_SPEEDS, _text(speed)}, key=lambda text: _factor(text) or np.inf)
+            self._speed = gui.add_dropdown("Speed", tuple(offered), initial_value=_text(speed))
+        self.set_paused(self.is_paused)
+
+        @self._play.on_click
+        def _(_: Any) -> None:
+            self.set_paused(not self.is_paused)
+
+        @self._step.on_click
+        def _(_: Any) -> None:
+            self.steps_wanted += 1
+
+        @reset.on_click
+        def _(_: Any) -> None:
+            self.reset_wanted = True
+
+    def _add_scene(self, views: Sequence[str], groups: Mapping[int, bool], spacing: float | None) -> None:
+        gui = self._gui
+        with gui.add_folder("Scene"):
+            view = gui.add_dropdown("View", tuple(views), initial_value=views[0])
+            if spacing is not None:
+                slider = gui.add_slider("Spacing", 0.0, max(10.0, 3.0 * spacing), 0.1, round(spacing, 1))
+
+                @slider.on_update
+                def _(_: Any) -> None:
+                    self.spacing_wanted = float(slider.value)
+
+            for group, is_shown in groups.items():
+                self._add_group_switch(group, is_shown)
+
+        @view.on_update
+        def _(event: Any) -> None:
+            if event.client_id is not None:
+                self.views_wanted.append((event.client_id, view.value))
+
+    def _add_group_switch(self, group: int, is_shown: bool) -> None:
+        switch = self._gui.add_checkbox(f"Group {group}", is_shown)
+
+        @switch.on_update
+        def _(_: Any) -> None:
+            self.groups_wanted[group] = bool(switch.value)
+
+
+def _factor(speed: str) -> float | None:
+    if speed == "max":
+        return None
+    numerator, _, denominator = speed.partition("/")
+    return float(numerator) / float(denominator or 1.0)
+
+
+def _text(speed: float | None) -> str:
+    if speed is None:
+        return "max"
+    return next((text for text in _SPEEDS if _factor(text) == speed), f"{speed:g}")

@@ -1,0 +1,209 @@
+"""The scene as viser shows it: sent once, and its poses again and again."""
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import trimesh
+import viser
+from numpy.typing import NDArray
+from PIL import Image
+
+from scene_data.provider import SceneDataProvider
+from scene_data.scene import SceneDescription, ShapeDescription, ShapeType
+
+from .instance_poses import InstancePoses
+from .instancing import InstanceGroup, instance_groups
+from .texturing import Skin
+from .viser_deformables import ViserDeformables
+
+__all__ = ["ViserScene"]
+
+_ROOT = "/scene"
+_DRAWN_GROUPS = (0, 1, 2)
+_ENVIRONMENT_LIGHT = 0.3
+
+
+class ViserScene:
+    """What stands and moves in one viser server.
+
+    Every geometry is one batched mesh over all the environments that are shown. Nothing but poses is sent after that,
+    and only those that have changed.
+
+    Args:
+        server: Where to show it.
+        provider: Publishes the poses.
+        scene: What there is.
+        env_ids: The environments to show, `(E,)`.
+        offsets: Where each is moved to [m], `(E, 3)`.
+
+    Attributes:
+        groups: Visibility groups that something is in, each with whether it is shown.
+    """
+
+    def __init__(
+        self,
+        server: viser.ViserServer,
+        provider: SceneDataProvider,
+        scene: SceneDescription,
+        env_ids: NDArray[np.int64],
+        offsets: NDArray[np.float64],
+    ):
+        self._server = server
+        self._provider = provider
+        self._handles: list[tuple[int, Any]] = []
+        self._batches: list[tuple[Any, slice, NDArray[np.float32]]] = []
+        reach = float(np.abs(offsets).max()) if len(offsets) else 0.0
+        endless = max(10.0 * scene.extent, 4.0 * reach)
+        is_spread = reach > 0.0
+        ground = [shape for shape in scene.shapes if _is_ground(scene, shape)]
+        groups = instance_groups(scene, endless, extend_planes=is_spread, skip=ground) if len(env_ids) else []
+        # What stands in every environment alike is there once, unless they are spread out; one floor serves them all.
+        envs = [env_ids[:1] if group.is_static and (group.is_plane or not is_spread) else env_ids for group in groups]
+        self._poses = InstancePoses(provider, scene, [group.instances for group in groups], envs, env_ids)
+        # The one floor does not move with the first environment: it has no end.
+        self._poses.set_offsets(offsets)
+        with server.atomic():
+            # The default lights alone are bright enough: with all of the environment's light, colours fade to white.
+            server.scene.configure_environment_map("warehouse", environment_intensity=_ENVIRONMENT_LIGHT)
+            self._root = server.scene.add_frame(_ROOT, show_axes=False)
+            positions, wxyz = self._poses.read()
+            for index, (group, shown_in) in enumerate(zip(groups, envs, strict=True)):
+                rows = slice(*self._poses.starts[index : index + 2])
+                self._add_group(group, len(shown_in), rows, positions[rows], wxyz[rows])
+            for index, shape in enumerate(ground if len(env_ids) else ()):
+                self._add_ground(f"ground_{index}", shape, is_spread)
+            self._deformables = ViserDeformables(server, _ROOT, provider, scene, env_ids, offsets)
+            self._handles += self._deformables.handles
+            self.groups = {group: group in _DRAWN_GROUPS for group in sorted({group for group, _ in self._handles})}
+            for group, is_shown in self.groups.items():
+                self.show_group(group, is_shown)
+
+    @property
+    def instance_count(self) -> int:
+        """Instances that are shown, over all environments."""
+        return int(self._poses.starts[-1])
+
+    def update(self) -> None:
+        """Send what has moved."""
+        with self._provider.consistent_read():
+            positions, wxyz = self._poses.read()
+            self._deformables.read()
+        with self._server.atomic():
+            for handle, rows, scales in self._batches:
+                _place(handle, positions[rows], wxyz[rows], scales)
+            self._deformables.send()
+
+    def show_group(self, group: int, is_shown: bool) -> None:
+        """Show or hide a visibility group."""
+        self.groups[group] = is_shown
+        for member, handle in self._handles:
+            if member == group:
+                handle.visible = is_shown
+
+    def remove(self) -> None:
+        """Take everything out of the server again."""
+        self._root.remove()
+        self._handles.clear()
+        self._batches.clear()
+
+    def _add_group(
+        self,
+        group: InstanceGroup,
+        env_count: int,
+        rows: slice,
+        positions: NDArray[np.float32],
+        wxyz: NDArray[np.float32],
+    ) -> None:
+        name = f"{_ROOT}/{group.name}"
+        scales = np.tile(np.array(group.instances.scales, dtype=np.float32), (env_count, 1))
+        if group.skin is not None:
+            handle = self._server.scene.add_batched_glb(
+                name, _glb(group.skin), wxyz, positions, batched_scales=scales, lod="off"
+            )
+        else:
+            rgba = np.tile(np.array(group.instances.rgba), (env_count, 1))
+            handle = self._server.scene.add_batched_meshes_simple(
+                name,
+                group.surface.points,
+                group.surface.faces,
+                wxyz,
+                positions,
+                batched_scales=scales,
+                batched_colors=_bytes(rgba[:, :3]),
+                batched_opacities=rgba[:, 3].astype(np.float32) if (rgba[:, 3] < 1.0).any() else None,
+                lod="off",
+                side="double" if group.is_plane else "front",
+            )
+        self._handles.append((group.group, handle))
+        if not group.is_static:
+            self._batches.append((handle, rows, scales))
+
+    def _add_ground(self, name: str, shape: ShapeDescription, is_spread: bool) -> None:
+        """A plane of one colour, with the lines of a grid."""
+        width, height = 2.0 * shape.size[:2]
+        is_endless = is_spread or not (width > 0.0 and height > 0.0)
+        colour = _bytes(shape.rgba[:3])
+        line = _bytes(np.clip(shape.rgba[:3] + (0.12 if shape.rgba[:3].mean() < 0.5 else -0.12), 0.0, 1.0))
+        x, y, z, w = shape.quaternion
+        handle = self._server.scene.add_grid(
+            f"{_ROOT}/{name}",
+            width=width or 1.0,
+            height=height or 1.0,
+            infinite_grid=bool(is_endless),
+            cell_size=1.0,
+            section_size=5.0,
+            cell_color=tuple(line),
+            section_color=tuple(line),
+            plane_color=tuple(colour),
+            plane_opacity=float(shape.rgba[3]),
+            position=tuple(shape.position),
+            wxyz=(w, x, y, z),
+        )
+        self._handles.append((shape.group, handle))
+
+
+def _place(handle: Any, positions: NDArray[np.float32], wxyz: NDArray[np.float32], scales: NDArray[np.float32]) -> None:
+    """Send poses. An instance whose pose is not finite vanishes until it is again."""
+    is_finite = np.isfinite(positions).all(axis=1) & np.isfinite(wxyz).all(axis=1)
+    if not is_finite.all():
+        positions, wxyz = (np.where(is_finite[:, None], values, 0.0) for values in (positions, wxyz))
+        handle.batched_scales = np.where(is_finite[:, None], scales, 0.0).astype(np.float32)
+    else:
+        handle.batched_scales = scales
+    handle.batched_positions = positions
+    handle.batched_wxyzs = wxyz
+
+
+def _is_ground(scene: SceneDescription, shape: ShapeDescription) -> bool:
+    """Whether a shape is a plane of one colour that stands still."""
+    if shape.type is not ShapeType.PLANE or shape.body != 0 or shape.rgba[3] == 0.0:
+        return False
+    return shape.material is None or not scene.materials[shape.material].textures.keys() & {"rgb", "rgba"}
+
+
+def _glb(skin: Skin) -> bytes:
+    """A surface with its texture, as a binary glTF file."""
+    material = skin.material
+    look = trimesh.visual.material.PBRMaterial(
+        baseColorTexture=Image.fromarray(np.ascontiguousarray(skin.pixels)),
+        baseColorFactor=_bytes(skin.rgba),
+        roughnessFactor=material.roughness if material.roughness >= 0.0 else 1.0 - 0.5 * material.shininess,
+        metallicFactor=max(material.metallic, 0.0),
+        alphaMode="BLEND" if skin.rgba[3] < 1.0 or skin.pixels.shape[-1] == 4 else "OPAQUE",
+    )
+    mesh = trimesh.Trimesh(
+        skin.surface.points,
+        skin.surface.faces,
+        vertex_normals=skin.surface.normals,
+        visual=trimesh.visual.TextureVisuals(uv=skin.texcoords, material=look),
+        process=False,
+    )
+    with io.BytesIO() as file:
+        mesh.export(file, file_type="glb", include_normals=True)
+        return file.getvalue()
+
+
+def _bytes(colour: NDArray | Sequence[float]) -> NDArray[np.uint8]:
+    return (np.clip(colour, 0.0, 1.0) * 255.0).round().astype(np.uint8)
