@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow soak test-physx test-peer lint format docs bench clean
+.PHONY: help setup setup-ros demo test test-slow soak test-physx test-peer lint format docs bench clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,8 +19,16 @@ $(BIN)/python:
 		&& $(PYTHON) -m pip --python $(BIN)/python install pip; }
 
 $(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install -c constraints.txt -e '.[torch,video,newton,usd,viser,gym,dev]'
+	$(BIN)/python -m pip install -c constraints.txt -e '.[torch,video,newton,usd,viser,ros2,mcap,gym,dev]'
 	touch $@
+
+# ROS 1 is in no package index. Debian's packages come last in the path, so that they hide none of the environment's.
+SYSTEM_PACKAGES := /usr/lib/python3/dist-packages
+
+setup-ros: $(INSTALLED) ## Let the environment see the ROS 1 packages that Debian installed
+	$(BIN)/python -c "import pathlib, site; \
+		pathlib.Path(site.getsitepackages()[0], 'zz_ros1.pth').write_text('$(SYSTEM_PACKAGES)\n')"
+	$(BIN)/python -c 'import rospy, sensor_msgs.msg, tf2_msgs.msg, rosgraph_msgs.msg'
 
 demo: $(INSTALLED) ## Simulate the demo robot and write its camera frames to out/demo
 	$(BIN)/scene-data render demo --engine mujoco_batch --num-envs 4 --steps 500 --every 10 --control random \

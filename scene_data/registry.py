@@ -19,7 +19,7 @@ from typing import Any
 from scene_data.errors import AdapterLoadError, MissingDependencyError, UnknownNameError
 from scene_data.optional import optional_libraries
 
-__all__ = ["Registry", "backends", "physics", "pipelines", "renderers", "visualizers"]
+__all__ = ["Registry", "backends", "physics", "pipelines", "renderers", "transports", "visualizers"]
 
 _logger = logging.getLogger(__name__)
 
@@ -128,3 +128,5 @@ physics = Registry("scene_data.physics", "engine")
 """Engines that a SimulationContext steps: the configuration class of each."""
 pipelines = Registry("scene_data.pipelines", "render pipeline")
 """What a SimulationContext hands its cameras to."""
+transports = Registry("scene_data.transports", "transport")
+"""What takes camera frames to other programs; each class takes the address that a command line gives."""

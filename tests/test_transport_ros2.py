@@ -195,6 +195,8 @@ def test_a_domain_in_the_environment_that_is_no_number(monkeypatch):
 
 def test_a_missing_library_names_the_extra(monkeypatch):
     monkeypatch.setattr("scene_data.renderers.transports.ros2.find_spec", lambda name: None)
+    monkeypatch.delitem(sys.modules, "scene_data.renderers.transports.ros2_cyclonedds", raising=False)
+    monkeypatch.setitem(sys.modules, "cyclonedds.core", None)
     with pytest.raises(MissingDependencyError, match=r"scene-data\[ros2\]"):
         Ros2Transport()
 

@@ -6,6 +6,8 @@ Every transport but the Python one needs a library of its own, which is imported
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from scene_data.optional import optional_libraries
+
 from .queue import BoundedPublicationQueue, PublicationItem, PublicationWorker
 from .status import TransportError, TransportStatus, TransportStatusCode
 
@@ -45,7 +47,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_LAZY[name], __name__), name)
+    with optional_libraries(name):
+        return getattr(import_module(_LAZY[name], __name__), name)
 
 
 def __dir__() -> list[str]:

@@ -5,7 +5,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from scene_data.errors import MissingDependencyError
+from scene_data.optional import optional_libraries
 
 from .topics import TopicTransport, Wire
 
@@ -42,9 +42,8 @@ def _open_wire(domain: int) -> Wire:
     """The wire of whichever middleware is installed."""
     if find_spec("rclpy") is not None:
         return import_module(".ros2_rclpy", __package__).RclpyWire(domain)
-    if find_spec("cyclonedds") is None:
-        raise MissingDependencyError("cyclonedds", "ros2", "Publishing over ROS 2 without rclpy")
-    return import_module(".ros2_cyclonedds", __package__).CycloneDdsWire(domain)
+    with optional_libraries("Publishing over ROS 2 without rclpy"):
+        return import_module(".ros2_cyclonedds", __package__).CycloneDdsWire(domain)
 
 
 def _checked_domain(domain_id: int | None) -> int:

@@ -17,6 +17,7 @@ from scene_data.cli.camera_spec import FREE_CAMERA, CameraSpec, parse_camera_spe
 from scene_data.cli.colour import colour_plane
 from scene_data.cli.contact_sheet import SheetBlock, draw_contact_sheet, sheet_columns
 from scene_data.cli.controls import make_control
+from scene_data.cli.publish import Publications
 from scene_data.cli.run import RunOptions, RunTimes, add_files, rate, run_steps
 from scene_data.cli.tiling import tile
 from scene_data.cli.video import VideoWriter, require_video
@@ -50,6 +51,10 @@ class Render(RunOptions):
     """Folder to write to."""
     render_backend: str = "mujoco_warp"
     """Who renders."""
+    publish: Annotated[
+        tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="ros1:/NS|ros2:/NS|mcap:FILE")
+    ] = ()
+    """Where else the captures of the first environment go; may be repeated."""
 
 
 def run_render(args: Render, console: Console) -> None:
@@ -93,6 +98,7 @@ def _simulate(args: Render, sim: SimulationContext, console: Console) -> None:
     with ExitStack() as stack:
         fps = min(_MAX_FPS, 1.0 / (sim.get_physics_dt() * args.every))
         outputs = [_CameraOutput(stack, args, camera, fps) for camera in sim.cameras.values()]
+        publications = Publications(sim, args.publish)
 
         def advance(step: int) -> None:
             sim.physics.set_control(control(step))
@@ -101,10 +107,13 @@ def _simulate(args: Render, sim: SimulationContext, console: Console) -> None:
         def capture() -> None:
             for output in outputs:
                 output.capture()
+            publications.flush()
 
         times = run_steps(args, f"{args.num_envs} x {args.model}", advance, capture, console)
         _write_contact_sheet(args, sim, outputs)
-    console.print(_closing_table(args, sim, outputs, times))
+    table = _closing_table(args, sim, outputs, times)
+    publications.finish(table)
+    console.print(table)
 
 
 def _write_contact_sheet(args: Render, sim: SimulationContext, outputs: list["_CameraOutput"]) -> None:
