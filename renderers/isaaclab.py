@@ -4,18 +4,17 @@ Everything is synchronous here. `update_transforms` takes a snapshot, `render` a
 copy each plane once into the camera's own buffers, and when they return the frames are there.
 """
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import field, replace
+from copy import copy
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import warp as wp
 
-from scene_data.camera import CameraCfg, VisualOptions, WorldPose
 from scene_data.camera_frames import to_opengl
 from scene_data.errors import UnknownNameError
 from scene_data.provider import SceneDataProvider
@@ -24,75 +23,17 @@ from scene_data.scene import SceneDescription
 from scene_data.simulation import SimulationContext
 
 from .camera_sensor import DATA_TYPES, DERIVED
+from .isaaclab_cameras import CameraRenderData, as_torch, camera_of_spec, check_output, on_host
 from .isaaclab_contract import BaseRenderer, RenderBufferSpec, RendererCfg, buffer_kind, configuration
 from .isaaclab_session import CameraSession
 from .render_core.camera_settings import POSITION_SET, QUATERNION_SET, CameraSetting
 from .render_core.layout import PlaneKind, PlaneLayout
-from .render_core.leases import FrameLease
 from .render_core.snapshots import RenderSnapshot
 from .runtime_settings import checked_pinholes
-from .segmentation_labels import colors_of
-
-if TYPE_CHECKING:
-    import torch
 
 __all__ = ["CameraRenderData", "RenderCoreRenderer", "RenderCoreRendererCfg"]
 
 _SEGMENTATIONS = (PlaneKind.INSTANCE_SEGMENTATION, PlaneKind.SEMANTIC_SEGMENTATION)
-_ENV_INDEX = re.compile(r"/env_(\d+)(?:/|$)")
-
-
-class CameraRenderData:
-    """One camera of Isaac Lab's, as `create_render_data` returns it.
-
-    Attributes:
-        cfg: What is asked of the render core for it.
-        outputs: The buffers that are written, by data type: views of the camera's own memory (N, H, W, C).
-        setting: Its poses and intrinsics; None before the first `update_camera`.
-        capture_id: The capture that the outputs show, 0 before the first.
-    """
-
-    def __init__(self, cfg: CameraCfg):
-        self.cfg = cfg
-        self.outputs: dict[str, torch.Tensor] = {}
-        self.setting: CameraSetting | None = None
-        self.capture_id = 0
-        self._session: CameraSession | None = None
-
-    def lease(self, data_type: str) -> FrameLease:
-        """A lease on the frame of the latest capture, as it was rendered: not clipped, and segmentations not coloured.
-
-        How many can be held is `held_frames` of the configuration.
-
-        Raises:
-            UnknownNameError: The camera does not render it.
-            RuntimeError: There is no capture, or its frame had to make room.
-        """
-        if data_type not in self.cfg.data_types:
-            raise UnknownNameError(f"data type of camera {self.cfg.name!r}", data_type, self.cfg.data_types)
-        lease = self._session.lease(self.cfg.name, data_type, self.capture_id) if self._session else None
-        if lease is None:
-            raise RuntimeError(f"camera {self.cfg.name!r} has no frame of {data_type!r} to lease")
-        return lease
-
-    def show(self, session: CameraSession, capture_id: int) -> None:
-        """Copy a capture into the outputs."""
-        self._session, self.capture_id = session, capture_id
-        makers = session.makers(self.cfg.name)
-        for data_type, output in self.outputs.items():
-            if data_type in self.cfg.data_types:
-                with self.lease(data_type) as lease:
-                    rendered, make = lease.torch(), makers.get(data_type)
-                    output.copy_(rendered if make is None else make(rendered))
-
-    def labels(self) -> dict[str, dict[str, Any]]:
-        """What the ids or colours of the segmentations mean, by data type, as Isaac Lab's `info` has it."""
-        if self._session is None:
-            return {}
-        tables = self._session.makers(self.cfg.name).id_to_labels()
-        if self.cfg.colorize_segmentation:
-            tables = {data_type: _by_color(table) for data_type, table in tables.items()}
-        return {data_type: {"idToLabels": table} for data_type, table in tables.items()}
 
 
 class RenderCoreRenderer(BaseRenderer):
@@ -154,27 +95,10 @@ class RenderCoreRenderer(BaseRenderer):
                 lens distortion or an image signal processor.
         """
         self._require_open()
-        _check_spec(spec, self._scene.num_envs, self._provider.device)
-        self._created += 1
-        paths = spec.camera_prim_paths or ("camera",)
         for data_type in spec.cfg.data_types:
-            self._check_supported(data_type, paths[0])
-        options, spawn = self.cfg.options, getattr(spec.cfg, "spawn", None)
-        if (color := getattr(spec.cfg, "background_color", None)) is not None:
-            options = replace(options, background=tuple(color), skybox=False)
-        limits = getattr(spawn, "clipping_range", None)
-        cfg = CameraCfg(
-            name=f"{paths[0]} [{self._created}]",  # several cameras can share a prim
-            width=spec.cfg.width,
-            height=spec.cfg.height,
-            data_types=tuple(spec.cfg.data_types),
-            mount=WorldPose((0.0, 0.0, 0.0)),
-            options=options,
-            depth_clipping_behavior=self.cfg.depth_clipping_behavior,
-            semantic_tags=self.cfg.semantic_tags,
-            colorize_segmentation=self.cfg.colorize_segmentation,
-            **({} if limits is None else {"clipping_range": tuple(limits)}),
-        )
+            self._check_supported(data_type, str(spec.camera_prim_paths))
+        self._created += 1
+        cfg = camera_of_spec(spec, self._created, self.cfg, self._scene.num_envs, self._provider.device)
         render_data = CameraRenderData(cfg)
         self._cameras.append(render_data)
         self._end_session()
@@ -193,17 +117,14 @@ class RenderCoreRenderer(BaseRenderer):
             ValueError: A buffer of another shape, dtype or device.
         """
         cfg = render_data.cfg
-        outputs = {str(name): _as_torch(buffer) for name, buffer in output_data.items()}
+        outputs = {str(name): as_torch(buffer) for name, buffer in output_data.items()}
         for name, output in outputs.items():
             self._check_supported(name, cfg.name)
             spec = self._supported[name]
             layout = PlaneLayout(cfg.width, cfg.height, spec.channels, spec.dtype, self._scene.num_envs)
-            _check_output(cfg.name, name, output, layout, self._provider.device)
-        data_types = tuple(name for name in outputs if not (name == "rgb" and _is_inside(outputs, "rgb", "rgba")))
-        if data_types and data_types != cfg.data_types:
-            render_data.cfg = replace(cfg, data_types=data_types)
+            check_output(cfg.name, name, output, layout, self._provider.device)
+        if render_data.bind(outputs):
             self._end_session()
-        render_data.outputs = outputs
 
     # -- before a capture
 
@@ -233,9 +154,9 @@ class RenderCoreRenderer(BaseRenderer):
             ValueError: An intrinsic matrix of another form, or another number of environments.
         """
         count = self._scene.num_envs
-        where = _on_host(positions, (count, 3)) - self._env_origins
-        turned = to_opengl(_on_host(orientations, (count, 4)), "world")
-        pinholes = checked_pinholes(_on_host(intrinsics, (count, 3, 3)), count)
+        where = on_host(positions, (count, 3)) - self._env_origins
+        turned = to_opengl(on_host(orientations, (count, 4)), "world")
+        pinholes = checked_pinholes(on_host(intrinsics, (count, 3, 3)), count)
         pose_set = np.full(count, POSITION_SET | QUATERNION_SET, np.int32)
         render_data.setting = CameraSetting(
             pose_set, where.astype(np.float32), turned.astype(np.float32), pinholes.astype(np.float64)
@@ -255,8 +176,8 @@ class RenderCoreRenderer(BaseRenderer):
             RuntimeError: The camera has no poses yet.
         """
         count = self._scene.num_envs
-        pinholes = checked_pinholes(_on_host(intrinsics, (count, 3, 3)), count)
-        render_data.setting = _setting_of(render_data).with_pinholes(np.arange(count), pinholes)
+        pinholes = checked_pinholes(on_host(intrinsics, (count, 3, 3)), count)
+        render_data.setting = render_data.require_setting().with_pinholes(np.arange(count), pinholes)
         self._settings = None
 
     # -- capturing
@@ -281,7 +202,7 @@ class RenderCoreRenderer(BaseRenderer):
         for camera in render_data:
             if camera not in self._cameras:
                 raise ValueError(f"camera {camera.cfg.name!r} is none of this renderer's, or was cleaned up")
-            _setting_of(camera)
+            camera.require_setting()
         session = self._open_session()
         snapshot, self._snapshot = self._snapshot, None
         if snapshot is None:
@@ -318,9 +239,8 @@ class RenderCoreRenderer(BaseRenderer):
 
     @cached_property
     def _provider(self) -> SceneDataProvider:
-        provider = self.cfg.provider
-        if provider is not None:
-            return provider() if callable(provider) else provider
+        if self.cfg.provider is not None:
+            return self.cfg.provider()
         if self._context is None:
             raise RuntimeError("there is no provider: give the configuration one, or open a SimulationContext")
         return self._context.get_scene_data_provider()
@@ -337,7 +257,7 @@ class RenderCoreRenderer(BaseRenderer):
     def _env_origins(self) -> np.ndarray:
         origins = self.cfg.env_origins
         origins = origins() if callable(origins) else origins
-        return np.zeros(3) if origins is None else _on_host(origins, (self._scene.num_envs, 3))
+        return np.zeros(3) if origins is None else on_host(origins, (self._scene.num_envs, 3))
 
     def _open_session(self) -> CameraSession:
         self._require_open()
@@ -373,6 +293,16 @@ class RenderCoreRenderer(BaseRenderer):
             raise RuntimeError("this renderer is closed")
 
 
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """Returns a provider, and hides it from Isaac Lab, which looks into all that a configuration holds."""
+
+    provider: SceneDataProvider
+
+    def __call__(self) -> SceneDataProvider:
+        return self.provider
+
+
 @configuration
 class RenderCoreRendererCfg(RendererCfg):
     """Configuration of a `RenderCoreRenderer`, to be given to an Isaac Lab camera as its `renderer_cfg`.
@@ -386,15 +316,28 @@ class RenderCoreRendererCfg(RendererCfg):
     renderer_type: str = "render_core"
     """Isaac Lab's name for this kind of renderer."""
 
-    provider: SceneDataProvider | Callable[[], SceneDataProvider] | None = field(default=None, metadata={"copy": False})
-    """What is rendered, or a function that says so once the physics is ready; None is what the open `SimulationContext`
-    of this package simulates."""
+    provider: Any = field(default=None, metadata={"copy": False})
+    """The `SceneDataProvider` that is rendered, or a function that returns it once the physics is ready; None is that
+    of this package's open `SimulationContext`."""
 
     render_backend: str = "mujoco_warp"
     """Name of the render backend."""
 
-    options: VisualOptions = field(default_factory=VisualOptions)
-    """What cameras draw. A camera's own background colour takes the place of this one and of the sky box."""
+    # Flat, since Isaac Lab writes to every dataclass that it finds inside a configuration.
+    geom_groups: tuple[int, ...] = (0, 1, 2)
+    """Groups of geoms and flexes that cameras show."""
+
+    shadows: bool = True
+    """Whether lights cast shadows."""
+
+    textures: bool = True
+    """Whether materials show their textures."""
+
+    skybox: bool = True
+    """Whether rays that hit nothing show the model's sky box; not of cameras with a background colour of their own."""
+
+    background: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Colour of rays that hit nothing else, in [0, 1], of cameras without one of their own."""
 
     env_origins: Any = None
     """Origin of each environment in Isaac Lab's world frame (N, 3) [m], as nested tuples or a function that returns
@@ -416,6 +359,13 @@ class RenderCoreRendererCfg(RendererCfg):
     max_frame_bytes: int | None = None
     """Budget of the frame store [bytes]; None is what the cameras need."""
 
+    def __post_init__(self):
+        if isinstance(self.provider, SceneDataProvider):
+            self.provider = _Given(self.provider)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "RenderCoreRendererCfg":
+        return copy(self)  # a camera's configuration copies its parts, but a provider stays what it is
+
     def supported_output_types(self) -> dict[Any, RenderBufferSpec]:
         """Channels and dtype of each output that the render backend makes, by name."""
         able = renderers.get(self.render_backend).supported_planes
@@ -427,62 +377,3 @@ class RenderCoreRendererCfg(RendererCfg):
             return RenderBufferSpec(4, wp.uint8)
         layout = PlaneLayout.of(plane, 1, 1)
         return RenderBufferSpec(layout.channels, layout.dtype)
-
-
-def _setting_of(camera: CameraRenderData) -> CameraSetting:
-    if camera.setting is None:
-        raise RuntimeError(f"camera {camera.cfg.name!r} has no poses yet: update_camera comes before this")
-    return camera.setting
-
-
-def _check_spec(spec: Any, num_envs: int, device: Any) -> None:
-    what = f"camera {spec.camera_prim_paths[0] if spec.camera_prim_paths else ''!r}"
-    for count in (spec.num_instances, spec.view_count):
-        if count != num_envs:
-            raise ValueError(f"{what} is for {count} environments, but the scene data has {num_envs}")
-    if wp.get_device(str(spec.device)) != wp.get_device(device):
-        raise ValueError(f"{what} is on {spec.device}, but the scene data is on {device}")
-    found = [_ENV_INDEX.search(path) for path in spec.camera_prim_paths]
-    envs = [int(match[1]) for match in found if match]
-    if envs != sorted(envs):
-        raise ValueError(f"{what} has its environments in the order {envs}, but frames are in ascending order")
-    if getattr(spec.cfg, "isp_cfg", None) is not None:
-        raise ValueError(f"{what} has an isp_cfg, but a render core has no image signal processor")
-    if getattr(getattr(spec.cfg, "spawn", None), "distortion", None) is not None:
-        raise ValueError(f"{what} has a lens distortion, but a render core draws pinholes")
-
-
-def _check_output(camera: str, name: str, output: "torch.Tensor", layout: PlaneLayout, device: Any) -> None:
-    expected = (layout.shape, wp.dtype_to_torch(layout.dtype), wp.device_to_torch(device))
-    found = (tuple(output.shape), output.dtype, str(output.device))
-    if found != expected:
-        raise ValueError(f"output {name!r} of camera {camera!r} must be {expected}, got {found}")
-
-
-def _as_torch(buffer: Any) -> "torch.Tensor":
-    """A tensor on the same memory."""
-    array = getattr(buffer, "warp", buffer)
-    return wp.to_torch(array) if isinstance(array, wp.array) else array
-
-
-def _is_inside(outputs: "Mapping[str, torch.Tensor]", inner: str, outer: str) -> bool:
-    return inner in outputs and outer in outputs and outputs[inner].data_ptr() == outputs[outer].data_ptr()
-
-
-def _on_host(values: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """A copy on the host, float64."""
-    values = getattr(values, "warp", values)
-    for method in ("detach", "cpu", "numpy"):
-        values = getattr(values, method)() if hasattr(values, method) else values
-    array = np.array(values, dtype=np.float64)
-    if array.shape != shape:
-        raise ValueError(f"expected shape {shape}, got {array.shape}")
-    return array
-
-
-def _by_color(table: Mapping[int, str]) -> dict[str, str]:
-    """Labels by colour, written as Isaac Lab does: "(red, green, blue, alpha)"."""
-    import torch
-
-    colors = colors_of(torch.tensor(list(table), dtype=torch.int32).unsqueeze(-1)).tolist()
-    return {str(tuple(color)): label for color, label in zip(colors, table.values(), strict=True)}
