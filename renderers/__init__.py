@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .mujoco_gl import MujocoGlRenderBackend
     from .mujoco_warp import MujocoWarpRenderBackend
     from .newton import NewtonRenderBackend
+    from .ovrtx import OvrtxRenderBackend
 
 _LAZY = {
     "Camera": ".camera_sensor",
@@ -60,6 +61,7 @@ _LAZY = {
     "MujocoGlRenderBackend": ".mujoco_gl",
     "MujocoWarpRenderBackend": ".mujoco_warp",
     "NewtonRenderBackend": ".newton",
+    "OvrtxRenderBackend": ".ovrtx",
 }
 
 __all__ = [
@@ -84,6 +86,7 @@ __all__ = [
     "MujocoWarpRenderBackend",
     "NewtonRenderBackend",
     "Orthographic",
+    "OvrtxRenderBackend",
     "Pinhole",
     "PlaneKind",
     "PlaneLayout",

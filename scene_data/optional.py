@@ -16,6 +16,8 @@ EXTRA_OF_LIBRARY = {
     "mcap_ros2": "mcap",
     "newton": "newton",
     "ovphysx": "physx",
+    "ovrtx": "ovrtx",
+    "ovstage": "ovrtx",
     "pxr": "usd",
     "rerun": "rerun",
     "torch": "torch",

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import warp as wp
 from numpy.typing import NDArray
 
-from scene_data.errors import MissingDependencyError
+from scene_data.optional import optional_libraries
 from scene_data.scene import (
     WORLD,
     FlexDescription,
@@ -23,11 +24,8 @@ from scene_data.scene import (
 )
 from scene_data.tessellation import Surface, tessellate_height_field
 
-try:
+with optional_libraries("Drawing with Newton"):
     import newton
-    import warp as wp
-except ModuleNotFoundError as error:
-    raise MissingDependencyError("newton", "newton", "Drawing with Newton") from error
 
 __all__ = ["NewtonLook", "build_newton_look"]
 
