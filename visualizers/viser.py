@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import logging
 import socket
 import time
 import webbrowser
@@ -13,6 +14,7 @@ import numpy as np
 import viser
 from numpy.typing import NDArray
 
+from scene_data.camera import WorldPose
 from scene_data.cli.tiling import tile
 from scene_data.errors import SceneDataError
 from scene_data.formats import SceneDataFormat
@@ -29,6 +31,11 @@ from .viser_scene import ViserScene
 __all__ = ["PortInUseError", "ViserVisualizer"]
 
 _CLIENT_SECONDS = 60.0
+_SETTLED_PICTURES = 3
+_SETTLED_SECONDS = 0.5
+
+# A browser that opens a connection and thinks better of it is nothing to tell people about.
+logging.getLogger("websockets.server").addHandler(logging.NullHandler())
 
 
 class PortInUseError(SceneDataError, OSError):
@@ -198,8 +205,7 @@ class ViserVisualizer(BaseVisualizer):
         with contextlib.nullcontext() if self.server.get_clients() else headless_browser(self.url):
             client = self._wait_for_client()
             self._scene.update()
-            self.server.flush()
-            return np.array(client.get_render(height, width, transport_format="png")[..., :3])
+            return self._settled_picture(client, width, height)
 
     # -- inside
 
@@ -211,6 +217,28 @@ class ViserVisualizer(BaseVisualizer):
                 raise RuntimeError(f"no browser has opened {self.url} within {_CLIENT_SECONDS:g} s")
             time.sleep(0.05)
         return next(iter(clients.values()))
+
+    def _settled_picture(self, client: viser.ClientHandle, width: int, height: int) -> np.ndarray:
+        """A picture that stays as it is: a browser does not tell when all textures have arrived."""
+        assert self.server is not None
+        camera = self.server.initial_camera
+        deadline = time.monotonic() + _CLIENT_SECONDS
+        picture, unchanged = np.zeros(0), 0
+        while unchanged < _SETTLED_PICTURES and time.monotonic() < deadline:
+            self.server.flush()
+            frame = client.get_render(
+                height,
+                width,
+                wxyz=_looking_at(camera.position, camera.look_at),
+                position=camera.position,
+                fov=camera.fov,
+                transport_format="png",
+            )
+            alpha = frame[..., 3:] / 255.0
+            last, picture = picture, (frame[..., :3] * alpha + 255.0 * (1.0 - alpha)).round().astype(np.uint8)
+            unchanged = unchanged + 1 if np.array_equal(last, picture) and picture.min() < 255 else 0
+            time.sleep(_SETTLED_SECONDS)
+        return picture
 
     def _show(self, provider: SceneDataProvider, scene: SceneDescription) -> None:
         assert self.server is not None
@@ -333,6 +361,13 @@ def _reachable(address: str) -> str:
     if address in ("0.0.0.0", "::", ""):
         return "localhost"
     return f"[{address}]" if ":" in address else address
+
+
+def _looking_at(eye: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Orientation (w, x, y, z) of a camera that looks along +Z, with -Y upwards in its picture."""
+    x, y, z, w = np.asarray(WorldPose.looking_at(tuple(eye), tuple(target)).quaternion, dtype=float)
+    # Half a turn about X takes that frame to the one of `WorldPose`.
+    return np.array((-x, w, z, -y))
 
 
 def _point(values: NDArray[Any]) -> Point:
