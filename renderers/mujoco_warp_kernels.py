@@ -1,4 +1,4 @@
-"""Kernels around MuJoCo Warp's ray tracer: place what it draws, and hand its pixels on."""
+"""Kernels around MuJoCo Warp's ray tracer: place what it draws, aim its rays, and hand its pixels on."""
 
 import warp as wp
 
@@ -17,6 +17,7 @@ __all__ = [
     "resolve_rgb",
     "resolve_rgba",
     "resolve_segmentation",
+    "write_rays",
 ]
 
 # MuJoCo's own bound on what a healthy state holds (mjMAXVAL). Larger values overflow in float32 bounding boxes.
@@ -225,6 +226,34 @@ def place_extra(
     geom_size[env, geom] = s
     geom_rgba[env, geom] = colour
     slot_id[env, slot] = name
+
+
+@wp.kernel
+def write_rays(
+    first_ray: int,
+    width: int,
+    height: int,
+    camera: int,
+    intrinsic: wp.array2d[wp.vec4],
+    orthographic_pixel: float,
+    ray: wp.array[wp.vec3],
+    ray_offset: wp.array[wp.vec3],
+):
+    """Rays of one camera, in its frame, through the pixel centres, row by row from the top left.
+
+    They are those of environment 0. `intrinsic` and `orthographic_pixel` are as in `resolve_distance`.
+    """
+    y, x = wp.tid()
+    i = first_ray + y * width + x
+    u = float(x) + 0.5 - 0.5 * float(width)
+    v = float(y) + 0.5 - 0.5 * float(height)
+    if orthographic_pixel > 0.0:
+        ray[i] = wp.vec3(0.0, 0.0, -1.0)
+        ray_offset[i] = wp.vec3(u * orthographic_pixel, -v * orthographic_pixel, 0.0)
+    else:
+        k = intrinsic[0, camera]
+        ray[i] = wp.normalize(wp.vec3((u + k[2]) / k[0], -(v + k[3]) / k[1], -1.0))
+        ray_offset[i] = wp.vec3(0.0)
 
 
 @wp.kernel

@@ -79,7 +79,6 @@ class TracerModel:
                 render_skybox=True,
                 enabled_geom_groups=sorted({int(group) for group in mj_model.geom_group}),
                 background_color=(0.0, 0.0, 0.0, 0.0),
-                use_precomputed_rays=False,
             )
         self.has_textures = bool((mj_model.mat_texid >= 0).any())
         self.has_skybox = self.prototype.render_skybox

@@ -125,18 +125,18 @@ class ShardedTracer:
             self.tracer.reserve(extra.capacity)
             for shard in self._shards:
                 shard.reserve()
-            for made in (self._programs, self._views):
-                for key in [key for key in made if (key[0] if isinstance(key, tuple) else key).extra_geometry]:
-                    del made[key]
+            for look in [look for look in self._programs if look.extra_geometry]:
+                del self._programs[look]
+            for key in [key for key in self._views if key[0].extra_geometry]:
+                del self._views[key]
             self._reserved = extra.capacity
         return DeviceGeometry(extra, self.tracer.device)
 
     def _by_look(self, shots: Sequence[Shot], extra_geometry: bool) -> dict[Look, list[Shot]]:
         groups: dict[Look, list[Shot]] = {}
         for shot in shots:
-            groups.setdefault(Look.of(self.rig.cameras[shot.camera].options, self.tracer, extra_geometry), []).append(
-                shot
-            )
+            options, varies = self.rig.cameras[shot.camera].options, bool(self.rig.varies[shot.camera])
+            groups.setdefault(Look.of(options, self.tracer, extra_geometry, varies), []).append(shot)
         return groups
 
     def _view(self, look: Look, shots: tuple[Shot, ...]) -> _View:
@@ -145,6 +145,8 @@ class ShardedTracer:
             with _build_lock:
                 return self._create_view(look, shots)
         self._views.move_to_end((look, shots))
+        if not look.varying_rays:
+            view.tables.aim()
         return view
 
     def _create_view(self, look: Look, shots: tuple[Shot, ...]) -> _View:

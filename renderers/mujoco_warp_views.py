@@ -1,8 +1,8 @@
 """Cameras for MuJoCo Warp's ray tracer: the rig of a configuration, and the sets of images that turns ask for.
 
 The tracer knows the model's cameras only. It finds them through small tables in its context, so tables of our own give
-it any camera: each turn's due cameras with just the planes that are due. Rays are computed as they are cast, from
-intrinsics per environment, so that changing these costs no kernel and no rays.
+it any camera: each turn's due cameras with just the planes that are due. Their rays are computed beforehand, which is
+faster by a few per cent; where the environments' intrinsics differ, a second kernel computes them as they are cast.
 """
 
 import copy
@@ -16,6 +16,7 @@ import warp as wp
 
 from scene_data.scene import SceneDescription
 
+from . import mujoco_warp_kernels as kernels
 from .mujoco_warp_scene import TracerModel
 from .render_core.camera import CameraDescriptor, Orthographic, VisualOptions
 from .render_core.camera_tables import CameraTables
@@ -50,9 +51,10 @@ class Look:
     skybox: bool
     shadows: bool
     extra_geometry: bool
+    varying_rays: bool
 
     @classmethod
-    def of(cls, options: VisualOptions, tracer: TracerModel, extra_geometry: bool) -> "Look":
+    def of(cls, options: VisualOptions, tracer: TracerModel, extra_geometry: bool, varying_rays: bool) -> "Look":
         """The look of these options, without what the model and the turn do not have."""
         return cls(
             options.geom_groups,
@@ -60,6 +62,7 @@ class Look:
             options.skybox and tracer.has_skybox,
             options.shadows,
             options.extra_geometry and extra_geometry,
+            varying_rays,
         )
 
     @property
@@ -72,6 +75,7 @@ class Look:
         context = copy.copy(tracer.context(*self.drawn))
         context.use_textures, context.render_skybox = self.textures, self.skybox
         context.use_shadows = self.shadows
+        context.use_precomputed_rays = not self.varying_rays
         return context
 
 
@@ -122,6 +126,7 @@ class ViewTables:
     Attributes:
         shots: What is due.
         first: Where each shot's colour, depth and objects begin in the tracer's images (len(shots), 3).
+        first_ray: Where each shot's rays begin (len(shots),).
     """
 
     def __init__(self, rig: CameraRig, shots: Sequence[Shot]):
@@ -132,6 +137,7 @@ class ViewTables:
         self.shots = tuple(shots)
         self.pixels = made.sum(axis=0)
         self.first = np.cumsum(made, axis=0) - made
+        self.first_ray = np.cumsum(sizes) - sizes
         self.ray_count = int(sizes.sum())
         self._has_orthographic = rig.has_orthographic
         self._camera = wp.array([shot.camera for shot in shots], dtype=int, device=device)
@@ -143,11 +149,40 @@ class ViewTables:
         self._first = [wp.array(column, dtype=int, device=device) for column in self.first.T]
         self._traced = [wp.array(column, dtype=bool, device=device) for column in traced.T]
 
+        self._ray = wp.empty(self.ray_count, dtype=wp.vec3, device=device)
+        self._ray_offset = wp.empty(self.ray_count, dtype=wp.vec3, device=device)
+        self._rig = rig
+        self._aimed: object = None
+        self.aim()
+
+    def aim(self) -> None:
+        """Bring the rays up to the intrinsics in force, where the environments share them."""
+        rig = self._rig
+        if self._aimed is rig.applied:
+            return
+        self._aimed = rig.applied
+        for shot, first_ray in zip(self.shots, self.first_ray, strict=True):
+            camera = rig.cameras[shot.camera]
+            wp.launch(
+                kernels.write_rays,
+                dim=(camera.height, camera.width),
+                inputs=[
+                    int(first_ray),
+                    camera.width,
+                    camera.height,
+                    shot.camera,
+                    rig.intrinsic,
+                    rig.orthographic_pixel(shot.camera),
+                ],
+                outputs=[self._ray, self._ray_offset],
+                device=rig.device,
+            )
+
     def install(self, context: mjw.RenderContext) -> None:
         """Make `context` look through these cameras."""
         context.nrender = len(self.shots)
         context.cam_id_map, context.cam_res = self._camera, self._resolution
-        context.total_rays = self.ray_count
+        context.ray, context.ray_offset, context.total_rays = self._ray, self._ray_offset, self.ray_count
         context.rgb_adr, context.depth_adr, context.seg_adr = self._first
         context.render_rgb, context.render_depth, context.render_seg = self._traced
         context.has_orthographic_camera = self._has_orthographic

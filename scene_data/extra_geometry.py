@@ -45,12 +45,13 @@ class GeometryBatch:
         ValueError: An array of the wrong shape, a quaternion of length 0, a size below 0, or a colour outside [0, 1].
     """
 
+    # What is given may be anything like an array; what is kept is one.
     types: Any
-    positions: ArrayLike
-    sizes: ArrayLike
-    quaternions: ArrayLike | None = None
-    rgba: ArrayLike = _GREY
-    envs: ArrayLike | int | None = None
+    positions: Any
+    sizes: Any
+    quaternions: Any = None
+    rgba: Any = _GREY
+    envs: Any = None
 
     def __post_init__(self):
         positions = _host(self.positions)

@@ -79,7 +79,7 @@ class PackedGeometry:
         Raises:
             GeometryCapacityError: There is more of a type in an environment than `capacity` allows.
         """
-        envs, types = np.asarray(batch.envs), np.asarray(batch.types)
+        envs, types = batch.envs, batch.types
         blocks = (envs + 1) * len(PRIMITIVES) + types
         counts = np.bincount(blocks, minlength=(num_envs + 1) * len(PRIMITIVES)).reshape(num_envs + 1, -1)
         shown = counts[0] + counts[1:]

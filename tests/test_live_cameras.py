@@ -185,14 +185,29 @@ class TestIntrinsics:
     def test_nothing_is_built_or_compiled(self, model, monkeypatch):
         with open_context(model) as sim:
             camera = sim.cameras["top"]
-            for _ in range(2):
-                camera.set_intrinsic_matrices(matrix(*self.LENSES[0]))
-                camera.data  # noqa: B018
+            varying = np.stack([matrix(*lens) for lens in self.LENSES])
+            camera.set_intrinsic_matrices(varying)
+            camera.data  # noqa: B018  (the one kernel for intrinsics that differ is there from now on)
+            programs = sim.render_core._host.backend._tracer._programs
+            assert len(programs) == 2
             for name in ("Bvh", "Mesh", "load_module", "force_load"):
                 monkeypatch.setattr(wp, name, None)
-            camera.set_intrinsic_matrices(np.stack([matrix(*lens) for lens in self.LENSES]))
-            camera.set_world_poses([[0, 0, 3], [0.1, 0, 3]])
-            assert camera.data["segmentation"].any()
+            for matrices in (matrix(*self.LENSES[0]), varying[::-1], matrix(*self.LENSES[1]), varying):
+                camera.set_intrinsic_matrices(matrices)
+                camera.set_world_poses([[0, 0, 3], [0.1, 0, 3]])
+                assert (camera.data["segmentation"][..., 0] == 1).any()
+            assert len(programs) == 2
+
+    def test_change_with_what_is_due_meanwhile(self, model):
+        """Rays that are ready for other combinations of cameras follow too."""
+        with open_context(model, cameras=(TOP, SIDE)) as sim:
+            top, side = sim.cameras["top"], sim.cameras["side"]
+            masks = {lens: slab_mask(*lens) for lens in self.LENSES}
+            for lens in self.LENSES * 2:
+                top.set_intrinsic_matrices(matrix(*lens))
+                np.testing.assert_array_equal(segmentation(sim)[0, ..., 0] == 1, masks[lens])  # with `side`, or alone
+                if lens == self.LENSES[0]:
+                    side.data  # noqa: B018
 
     @pytest.mark.parametrize(
         ("matrices", "message"),

@@ -34,7 +34,7 @@ class CameraSetting:
     def initial(cls, pinholes: NDArray[np.float64]) -> "CameraSetting":
         """Nothing is set yet; `pinholes` (N, 4) is what the configuration has."""
         n = len(pinholes)
-        unset, still = np.zeros((n, 3), np.float32), np.tile(np.float32([0, 0, 0, 1]), (n, 1))
+        unset, still = np.zeros((n, 3), np.float32), np.tile(np.array([0, 0, 0, 1], np.float32), (n, 1))
         return cls(np.zeros(n, np.int32), unset, still, pinholes)
 
     def with_poses(
@@ -53,7 +53,7 @@ class CameraSetting:
 
     def without_poses(self, envs: NDArray[np.int64]) -> "CameraSetting":
         """A copy whose poses in some environments are the configuration's again."""
-        pose_set = _replaced(self.pose_set, envs, np.int32(0))
+        pose_set = _replaced(self.pose_set, envs, np.zeros(len(envs), np.int32))
         return CameraSetting(pose_set, self.positions, self.quaternions, self.pinholes)
 
     def with_pinholes(self, envs: NDArray[np.int64], pinholes: NDArray[np.float64]) -> "CameraSetting":

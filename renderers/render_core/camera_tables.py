@@ -73,6 +73,8 @@ class CameraTables:
         set_position: Position that was set (N, C).
         set_rotation: Rotation that was set (N, C).
         intrinsic: (fx, fy, width / 2 - cx, height / 2 - cy) of each (N, C) [pixels].
+        varies: Whether its intrinsics differ among the environments (C,) bool, on the host.
+        applied: The settings that are in force.
     """
 
     def __init__(self, scene: SceneDescription, cameras: Sequence[CameraDescriptor], device: wp.Device):
@@ -101,14 +103,15 @@ class CameraTables:
         self.set_position = wp.zeros(shape, dtype=wp.vec3, device=device)
         self.set_rotation = wp.zeros(shape, dtype=wp.mat33, device=device)
         self.intrinsic = wp.zeros(shape, dtype=wp.vec4, device=device)
-        self._applied: Mapping[int, CameraSetting] | None = None
+        self.varies = np.zeros(self.count, dtype=bool)
+        self.applied: Mapping[int, CameraSetting] | None = None
         self.apply(NO_SETTINGS)
 
     def apply(self, settings: Mapping[int, CameraSetting]) -> None:
         """Put in force what was set at run time, by camera id. Costs nothing when nothing was set since."""
-        if settings is self._applied:
+        if settings is self.applied:
             return
-        self._applied = settings
+        self.applied = settings
         pose_set = np.zeros((self.num_envs, self.count), np.int32)
         positions, quaternions = np.zeros((*pose_set.shape, 3)), np.zeros((*pose_set.shape, 4))
         pinholes = np.zeros((*pose_set.shape, 4))
@@ -122,6 +125,7 @@ class CameraTables:
             pinholes[:, index] = setting.pinholes
         centres = np.array([(0.5 * camera.width, 0.5 * camera.height) for camera in self.cameras]).reshape(-1, 2)
         pinholes[..., 2:] = centres - pinholes[..., 2:]
+        self.varies = (pinholes != pinholes[:1]).any(axis=(0, 2))
         self.pose_set.assign(pose_set)
         self.set_position.assign(positions)
         self.set_rotation.assign(rotation_matrices(quaternions))

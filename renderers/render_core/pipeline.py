@@ -404,11 +404,10 @@ class RenderPipeline:
         """Check that the render backend says of itself that it has an ability.
 
         Raises:
-            ValueError: It does not; the message names the render backends that do.
+            ValueError: It does not.
         """
         if not getattr(renderers.get(self._render_backend), ability, False):
-            able = [name for name in renderers.names() if getattr(renderers.get(name), ability, False)]
-            raise ValueError(f"render backend {self._render_backend!r} has no {what}. Those that do: {', '.join(able)}")
+            raise ValueError(f"render backend {self._render_backend!r} has no {what}")
 
     def _change(self, camera: Camera, change: Callable[[CameraSetting], CameraSetting]) -> None:
         """Change what is set about a camera, from the next snapshot on."""
