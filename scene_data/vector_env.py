@@ -62,7 +62,6 @@ class SimulationVectorEnv(VectorEnv[dict[str, Any], Any, Any]):
         autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
         render_camera: str | None = None,
     ):
-        self.closed = True  # so that one that could not be built leaves the caller's simulation open
         self.sim = sim
         self.task = task
         self.num_envs = sim.num_envs
@@ -87,7 +86,6 @@ class SimulationVectorEnv(VectorEnv[dict[str, Any], Any, Any]):
         self._ended = np.zeros(self.num_envs, bool)
         self._divergences = self._count_divergences()
         self._was_reset = False
-        self.closed = False
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
