@@ -223,19 +223,37 @@ def test_a_terminal_failure_is_an_error_and_a_refusal_a_warning(core, backend, c
     assert terminal == ("ERROR", expected)
 
 
-@pytest.mark.parametrize("failure", [RuntimeError("shader"), ContextIntegrityError("lost")])
-def test_who_keeps_the_exception_of_a_render_does_not_keep_its_writers(core, backend, failure):
+def hold_and_fail(boundary, failure: Exception) -> None:
+    writer = boundary.try_acquire_writer(1, DEPTH, FRONT.layout(DEPTH))
+    assert writer.status.ok
+    raise failure
+
+
+def fail_alone(boundary, failure):
+    hold_and_fail(boundary, failure)
+
+
+def fail_because(boundary, failure):
+    """With a cause that is the failure itself, and another one behind it."""
+    try:
+        hold_and_fail(boundary, KeyError("first"))
+    except KeyError:
+        raise failure from failure
+
+
+def fail_in_a_group(boundary, failure):
+    try:
+        hold_and_fail(boundary, failure)
+    except Exception as error:
+        raise ExceptionGroup("shards", [error]) from None
+
+
+@pytest.mark.parametrize("fail", [fail_alone, fail_because, fail_in_a_group])
+@pytest.mark.parametrize("kind", [RuntimeError, ContextIntegrityError])
+def test_who_keeps_the_exception_of_a_render_does_not_keep_its_writers(core, backend, fail, kind):
     """As a log handler does that keeps its records."""
-
-    def render(snapshot, plans, boundary):
-        writer = boundary.try_acquire_writer(1, DEPTH, FRONT.layout(DEPTH))
-        assert writer.status.ok
-        try:
-            raise KeyError("cause")
-        except KeyError:
-            raise failure from None
-
-    backend.render = render
+    failure = kind("shader")
+    backend.render = lambda snapshot, plans, boundary: fail(boundary, failure)
     assert not turn(core).ok
     assert failure.__traceback__ is not None
     assert core.frames.reserved_slots == 0

@@ -323,6 +323,34 @@ def test_a_teardown_goes_through_its_steps_in_order(model, monkeypatch):
     assert lease.numpy().shape[0] == 2
 
 
+def test_a_teardown_ends_a_wait_for_capacity(model):
+    before = set(threading.enumerate())
+    sim = open_context(model)
+    assert sim.render_core.set_backpressure_policy("wait_for_slot").ok
+    held = []
+    for _ in range(4):
+        sim.step()
+        held.append(sim.cameras["top"].data)
+    sim.step()
+    failures = []
+
+    def read():
+        try:
+            sim.cameras["top"].data  # noqa: B018
+        except RuntimeError as error:
+            failures.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    time.sleep(0.2)
+    assert reader.is_alive()
+    sim.close()
+    reader.join(DEADLINE)
+    assert [failure.status.code for failure in failures] == [FrameStatusCode.STOPPED]
+    assert set(threading.enumerate()) == before
+    assert len(held) == 4
+
+
 def test_a_teardown_attempts_each_step_and_raises_what_failed_together(model, monkeypatch):
     before = set(threading.enumerate())
     sim = open_context(model)

@@ -105,8 +105,13 @@ def _describe(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _clear_frames(error: BaseException | None) -> None:
+def _clear_frames(error: BaseException) -> None:
     """End the writers that a failed render left open: whoever keeps its exception, say a log, must not keep them."""
-    while error is not None:
+    errors, seen = [error], {id(error)}
+    while errors:
+        error = errors.pop()
         traceback.clear_frames(error.__traceback__)
-        error = error.__cause__ or error.__context__
+        for other in (error.__cause__, error.__context__, *getattr(error, "exceptions", ())):
+            if other is not None and id(other) not in seen:
+                seen.add(id(other))
+                errors.append(other)
