@@ -70,7 +70,7 @@ class ImageContent:
     @property
     def data(self) -> memoryview:
         """The pixels as bytes, row by row."""
-        return memoryview(self.pixels.reshape(-1).view(np.uint8))
+        return self.pixels.reshape(-1).view(np.uint8).data
 
 
 @dataclass(frozen=True)
