@@ -12,7 +12,7 @@ import warp as wp
 from scene_data.camera import CameraCfg
 from scene_data.errors import UnknownNameError
 from scene_data.extra_geometry import DEFAULT_CAPACITY, Capacity, geometry_capacity
-from scene_data.geometry_sources import GeometrySource, GeometrySources
+from scene_data.geometry_sources import GeometrySource, GeometrySources, PackedGeometry
 from scene_data.physics import PhysicsCfg, PhysicsEngine
 from scene_data.provider import SceneDataProvider
 from scene_data.registry import pipelines
@@ -332,8 +332,12 @@ class SimulationContext:
             self._viewers.idle()
 
     def _update_viewers(self, dt: float) -> None:
-        if self._viewers.update(dt, self.forward, self.cameras):
+        if self._viewers.update(dt, self.forward, self.cameras, self._collect_geometry):
             self.reset()
+
+    def _collect_geometry(self) -> PackedGeometry | None:
+        with self.physics_lock, self.provider.consistent_read():
+            return self._geometry.collect(self.num_envs)
 
     def add_transport(self, transport: TransportT) -> TransportT:
         """Publish the cameras' frames through a transport of `scene_data.renderers.transports` too, and return it.

@@ -47,21 +47,21 @@ class _Viewing:
         """Have the next update come at once."""
         self._due_at = 0.0
 
-    def start_update(self, images: Mapping[str, np.ndarray], markers: Any) -> Future:
+    def start_update(self, images: Mapping[str, np.ndarray], has_markers: bool, markers: Any) -> Future:
         """Have its thread update it; the result says whether it is still open."""
         # From the time at which it was due, so that the rate holds on average; not so far back that it has to hurry.
         now = time.monotonic()
         self._due_at = max(self._due_at + self._period, now)
         elapsed, self._elapsed = self._elapsed, 0.0
-        return self.thread.submit(self._update, elapsed, images, markers)
+        return self.thread.submit(self._update, elapsed, images, has_markers, markers)
 
-    def _update(self, dt: float, images: Mapping[str, np.ndarray], markers: Any) -> bool:
+    def _update(self, dt: float, images: Mapping[str, np.ndarray], has_markers: bool, markers: Any) -> bool:
         viewer = self.viewer
         if getattr(viewer, "is_closed", False) or not viewer.is_running():
             return False
         if images:
             viewer.show_camera_images(images)
-        if markers is not None:
+        if has_markers:
             viewer.show_markers(markers)
         viewer.step(0.0 if viewer.is_rendering_paused() else dt)
         return True
@@ -120,7 +120,7 @@ class Viewers:
         dt: float,
         forward: Callable[[], None],
         cameras: Mapping[str, Any],
-        collect_markers: Callable[[], Any] = lambda: None,
+        collect_markers: Callable[[], Any],
     ) -> bool:
         """Show the present state in those viewers that are due.
 
@@ -139,8 +139,9 @@ class Viewers:
         if any(viewing.viewer.requires_forward_before_step() for viewing in due):
             forward()
         images = _images(cameras, {name for viewing in due for name in _ask(viewing, "wanted_cameras", ())})
-        markers = collect_markers() if any(_ask(viewing, "wants_markers", False) for viewing in due) else None
-        updates = [(viewing, viewing.start_update(images, markers)) for viewing in due]
+        marking = {viewing for viewing in due if _ask(viewing, "wants_markers", False)}
+        markers = _markers(collect_markers) if marking else None
+        updates = [(viewing, viewing.start_update(images, viewing in marking, markers)) for viewing in due]
         for viewing, update in updates:
             self._finish(viewing, update)
         requests = [_ask(viewing, "consume_reset_request", False) for viewing in self._viewings]
@@ -245,6 +246,15 @@ def _ask(viewing: _Viewing, question: str, default: Any) -> Any:
     """A question that viewers of other frameworks may not know."""
     ask = getattr(viewing.viewer, question, None)
     return default if ask is None else ask()
+
+
+def _markers(collect: Callable[[], Any]) -> Any:
+    """The extra geometry; None where it cannot be had."""
+    try:
+        return collect()
+    except SceneDataError as error:  # what is wrong with it is raised where frames are read; viewers go without it
+        _logger.warning("No extra geometry for the viewers: %s", error)
+        return None
 
 
 def _images(cameras: Mapping[str, Any], wanted: set[str]) -> dict[str, np.ndarray]:

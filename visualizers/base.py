@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from scene_data.geometry_sources import PackedGeometry
 from scene_data.provider import SceneDataProvider
 from scene_data.registry import visualizers
 from scene_data.requirements import check_requirements
@@ -191,8 +192,8 @@ class BaseVisualizer(ABC):
         """Whether it would show extra geometry at the next `step`."""
         return False
 
-    def show_markers(self, markers: Any) -> None:  # noqa: B027 - nothing to do unless overridden
-        """Show extra geometry, a `scene_data.extra_geometry.GeometryBatch`."""
+    def show_markers(self, markers: PackedGeometry | None) -> None:  # noqa: B027 - nothing to do unless overridden
+        """Show extra geometry in place of what was shown before; None is nothing."""
 
     def screenshot(self, width: int, height: int) -> np.ndarray:
         """What the viewer shows at present, uint8 (height, width, 3). Called from any thread, between steps.

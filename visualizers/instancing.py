@@ -14,7 +14,7 @@ from scene_data.scene import MeshDescription, SceneDescription, ShapeDescription
 from scene_data.tessellation import Surface, tessellate, tessellate_height_field
 from scene_data.visualizers.texturing import Skin, skin_of
 
-__all__ = ["InstanceGroup", "Instances", "instance_groups", "mesh_surface"]
+__all__ = ["InstanceGroup", "Instances", "capsule_part", "instance_groups", "mesh_surface"]
 
 _UNIT_SIZES = {
     ShapeType.BOX: (1.0, 1.0, 1.0),
@@ -209,9 +209,9 @@ def _surface(
         case ("height_field", int(index)):
             return tessellate_height_field(scene.height_fields[index]), None
         case "tube":
-            return _part_of_capsule(is_cap=False), None
+            return capsule_part(is_cap=False), None
         case "cap":
-            return _part_of_capsule(is_cap=True), None
+            return capsule_part(is_cap=True), None
         case ShapeType():
             return tessellate(key, np.array(_UNIT_SIZES[key])), None
         case (ShapeType() as kind, *size):
@@ -219,7 +219,7 @@ def _surface(
     raise ValueError(f"{shape.type.value!r} has no geometry")
 
 
-def _part_of_capsule(is_cap: bool) -> Surface:
+def capsule_part(is_cap: bool) -> Surface:
     """The straight part of a capsule of radius and half length 1, or its upper half sphere around the origin."""
     capsule = tessellate(ShapeType.CAPSULE, np.array((1.0, 1.0, 0.0)))
     height = capsule.points[capsule.faces][..., 2]

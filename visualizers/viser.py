@@ -18,6 +18,7 @@ from scene_data.camera import WorldPose
 from scene_data.cli.tiling import tile
 from scene_data.errors import SceneDataError
 from scene_data.formats import SceneDataFormat
+from scene_data.geometry_sources import PackedGeometry
 from scene_data.provider import SceneDataProvider
 from scene_data.scene import SceneDescription
 
@@ -193,6 +194,17 @@ class ViserVisualizer(BaseVisualizer):
         for name, image in images.items():
             if name in self._panel.cameras_wanted and len(self.env_ids):
                 self._panel.show_image(name, tile(image[self.env_ids]))
+
+    def wants_markers(self) -> bool:
+        """Whether somebody looks, or will."""
+        if self.server is None or not self.cfg.enable_markers:
+            return False
+        return self._recording is not None or bool(self.server.get_clients())
+
+    def show_markers(self, markers: PackedGeometry | None) -> None:
+        """Show extra geometry in place of what was shown before."""
+        if self._scene is not None:
+            self._scene.show_markers(markers)
 
     def screenshot(self, width: int, height: int) -> np.ndarray:
         """What a browser shows, uint8 (height, width, 3): one that is connected, else one that is started for it.

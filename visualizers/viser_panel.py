@@ -65,7 +65,8 @@ class ViserPanel:
         self._images: dict[str, Any] = {}
         self._cameras = tuple(cameras)
         self._plots: dict[str, tuple[Any, list[float], list[float]]] = {}
-        self._gui.configure_theme(control_layout="collapsible", show_logo=False, show_share_button=False)
+        self._gui.configure_theme(show_logo=False, show_share_button=False)
+        self._gui.main_panel.dock_right()
         self._status = self._gui.add_markdown(f"**{title}**")
         self._title = title
         self._add_simulation(speed)

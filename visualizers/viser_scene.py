@@ -10,6 +10,7 @@ import viser
 from numpy.typing import NDArray
 from PIL import Image
 
+from scene_data.geometry_sources import PackedGeometry
 from scene_data.provider import SceneDataProvider
 from scene_data.scene import SceneDescription, ShapeDescription, ShapeType
 
@@ -17,6 +18,7 @@ from .instance_poses import InstancePoses
 from .instancing import InstanceGroup, instance_groups
 from .texturing import Skin
 from .viser_deformables import ViserDeformables
+from .viser_markers import ViserMarkers
 
 __all__ = ["ViserScene"]
 
@@ -76,6 +78,7 @@ class ViserScene:
                 self._add_ground(f"ground_{index}", shape, is_spread)
             self._deformables = ViserDeformables(server, _ROOT, provider, scene, env_ids, offsets)
             self._handles += self._deformables.handles
+            self._markers = ViserMarkers(server, _ROOT, env_ids, offsets)
             self.groups = {group: group in _DRAWN_GROUPS for group in sorted({group for group, _ in self._handles})}
             for group, is_shown in self.groups.items():
                 self.show_group(group, is_shown)
@@ -94,6 +97,11 @@ class ViserScene:
             for handle, rows, scales in self._batches:
                 _place(handle, positions[rows], wxyz[rows], scales)
             self._deformables.send()
+
+    def show_markers(self, geometry: PackedGeometry | None) -> None:
+        """Show extra geometry, in place of what was shown before."""
+        with self._server.atomic():
+            self._markers.show(geometry)
 
     def show_group(self, group: int, is_shown: bool) -> None:
         """Show or hide a visibility group."""
