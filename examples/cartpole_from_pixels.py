@@ -49,7 +49,7 @@ class Settings:
 
     rounds: int = 12
     num_envs: int = 16
-    updates: int = 150
+    updates: int = 40
     batch_size: int = 128
     seed: int = 0
     plot: Path | None = None
@@ -227,6 +227,7 @@ def learn(settings: Settings, report: Callable[[Round], None] = lambda outcome: 
         The rounds: random pushes, the teacher's own, and then the pupil's, one before each lesson and one at the end.
     """
     torch.manual_seed(settings.seed)
+    torch.set_num_threads(1)  # the network is small, and where the CPU is shared, threads that wait busily cost a lot
     classroom, pupil = Classroom(settings), Pupil()
     optimizer = torch.optim.Adam(pupil.parameters(), lr=1e-3)
     report(classroom.play("random", lambda images, state: 2.0 * torch.rand(len(state), 1) - 1.0))
