@@ -126,8 +126,6 @@ def _default_poses(scene: SceneDescription) -> list[tuple[NDArray[np.float64], N
 
 
 def _add_shape(builder: newton.ModelBuilder, shape: ShapeDescription, body: int, sources: "_Sources") -> None:
-    size = shape.size
-    scale = (2.0 * size[0], 2.0 * size[1], 0.0) if shape.type is ShapeType.PLANE else tuple(size)
     source = sources.of(shape)
     builder.add_shape(
         body=body,
@@ -136,12 +134,27 @@ def _add_shape(builder: newton.ModelBuilder, shape: ShapeDescription, body: int,
         cfg=newton.ModelBuilder.ShapeConfig(
             density=0.0, collision_group=0, has_shape_collision=False, has_particle_collision=False
         ),
-        scale=(1.0, 1.0, 1.0) if source is not None else scale,
+        scale=_scale(shape),
         src=source,
         color=tuple(shape.rgba[:3].tolist()),
         opacity=float(shape.rgba[3]),
         label=shape.path_name,
     )
+
+
+def _scale(shape: ShapeDescription) -> tuple[float, float, float]:
+    """What Newton calls the scale of a shape of this type and size."""
+    x, y, z = (float(length) for length in shape.size)
+    match shape.type:
+        case ShapeType.MESH | ShapeType.SDF | ShapeType.HEIGHT_FIELD:
+            return 1.0, 1.0, 1.0
+        case ShapeType.PLANE:
+            return 2.0 * x, 2.0 * y, 0.0
+        case ShapeType.SPHERE:
+            return x, 0.0, 0.0
+        case ShapeType.CAPSULE | ShapeType.CYLINDER:
+            return x, y, 0.0  # a third number would make a barrel of a cylinder
+    return x, y, z
 
 
 def _add_points(world: newton.ModelBuilder, scene: SceneDescription, flexes: tuple[int, ...]) -> None:
