@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,15 +14,16 @@ from .mujoco_warp_shards import ShardedTracer
 from .mujoco_warp_views import CameraRig, Shot
 from .render_core.backend import RenderBackend, RenderConfiguration
 from .render_core.layout import PlaneKind
-from .render_core.placement import camera_mount
-from .render_core.status import FrameStatus, RenderStatus, RenderStatusCode
+from .render_core.placement import check_cameras
+from .render_core.status import RenderStatus, RenderStatusCode
+from .render_core.turn_frames import TurnFrames
 
 if TYPE_CHECKING:
     from scene_data.scene import SceneDescription
 
     from .render_core.camera import CameraDescriptor
     from .render_core.demand import RenderPlan
-    from .render_core.frames import FrameBoundary, FrameWriter
+    from .render_core.frames import FrameBoundary
     from .render_core.snapshots import RenderSnapshot
 
 __all__ = ["MujocoWarpRenderBackend"]
@@ -82,14 +82,7 @@ class MujocoWarpRenderBackend(RenderBackend):
         if scene is None or scene.native("mujoco_model") is None:
             makers = ("mujoco", "mujoco_batch", "mujoco_warp")
             raise UnmetRequirementError("render backend 'mujoco_warp'", "mujoco_model", makers)
-        for camera in cameras:
-            if camera.num_envs != scene.num_envs:
-                raise ValueError(
-                    f"camera {camera.name!r} is for {camera.num_envs} environments, but the scene has {scene.num_envs}"
-                )
-            if missing := [plane.value for plane in camera.planes if plane not in cls.supported_planes]:
-                raise ValueError(f"render backend 'mujoco_warp' does not make {missing} of camera {camera.name!r}")
-            camera_mount(camera, scene)
+        check_cameras(cls, "mujoco_warp", scene, cameras)
         return scene
 
     def initialize(self, scene: "SceneDescription | None", configuration: RenderConfiguration) -> RenderStatus:
@@ -109,32 +102,12 @@ class MujocoWarpRenderBackend(RenderBackend):
         """Draw what the plans ask for, as far as there is room, and commit it. The status names the first failure."""
         if self._tracer is None:
             return RenderStatus(RenderStatusCode.NOT_INITIALIZED, "render before initialize")
-        rig = self._tracer.rig
-        with ExitStack() as open_writers:
-            writers: dict[Shot, dict[PlaneKind, FrameWriter]] = {}
-            for plan in plans:
-                shot = Shot(rig.index_of_id[plan.camera_id], plan.planes)
-                camera, generation = rig.cameras[shot.camera], plan.frame_generation
-                stamp = boundary.begin_capture(snapshot.model_generation, snapshot.simulation_time_ns, camera.id)
-                writers[shot] = {
-                    plane: open_writers.enter_context(
-                        boundary.try_acquire_writer(generation, plane, camera.layout(plane), stamp)
-                    )
-                    for plane in plan.planes
-                }
-            frames = {
-                shot: {plane: writer.buffer for plane, writer in of_shot.items() if writer.status.ok}
-                for shot, of_shot in writers.items()
-            }
-            self._tracer.draw(snapshot, {shot: of_shot for shot, of_shot in frames.items() if of_shot})
+        index_of_id = self._tracer.rig.index_of_id
+        with TurnFrames(snapshot, plans, boundary) as turn:
+            shots = {Shot(index_of_id[plan.camera_id], plan.planes): turn.frames.get(plan.camera_id) for plan in plans}
+            self._tracer.draw(snapshot, {shot: frames for shot, frames in shots.items() if frames})
             boundary.note_blank_flags(self._tracer.diverged)
-            statuses = [
-                writer.commit() if writer.status.ok else writer.status
-                for of_shot in writers.values()
-                for writer in of_shot.values()
-            ]
-        failure = next((status for status in statuses if not status.ok), None)
-        return RenderStatus(RenderStatusCode.OK) if failure is None else _render_status(failure)
+            return turn.commit()
 
     def shutdown_on_render_thread(self) -> None:
         """End the threads and free what was uploaded."""
@@ -159,9 +132,3 @@ class MujocoWarpRenderBackend(RenderBackend):
         if self._tracer is not None:
             self._tracer.close()
             self._tracer = None
-
-
-def _render_status(failure: FrameStatus) -> RenderStatus:
-    """A backend's words for a frame that it could not deliver."""
-    codes = {code.frame_code: code for code in RenderStatusCode}
-    return RenderStatus(codes.get(failure.code, RenderStatusCode.FRAME_UNAVAILABLE), failure.message)

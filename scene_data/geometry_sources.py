@@ -98,7 +98,7 @@ class PackedGeometry:
         ]
         for array in arrays:
             array.flags.writeable = False
-        return cls(*arrays, capacity)
+        return cls(*arrays, capacity=capacity)
 
     def __len__(self) -> int:
         return len(self.ids)

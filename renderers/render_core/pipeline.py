@@ -404,10 +404,11 @@ class RenderPipeline:
         """Check that the render backend says of itself that it has an ability.
 
         Raises:
-            ValueError: It does not.
+            ValueError: It does not; the message names those that do.
         """
         if not getattr(renderers.get(self._render_backend), ability, False):
-            raise ValueError(f"render backend {self._render_backend!r} has no {what}")
+            able = ", ".join(name for name, backend in renderers.installed() if getattr(backend, ability, False))
+            raise ValueError(f"render backend {self._render_backend!r} has no {what}; backends that do: {able}")
 
     def _change(self, camera: Camera, change: Callable[[CameraSetting], CameraSetting]) -> None:
         """Change what is set about a camera, from the next snapshot on."""
