@@ -21,6 +21,7 @@ from test_simulation import (
 
 from scene_data.camera import BodyMount, CameraCfg, Orthographic, Pinhole, WorldPose
 from scene_data.renderers import StaleGenerationError
+from scene_data.renderers.transports import CameraPublicationTransport
 
 torch = pytest.importorskip("torch")
 
@@ -275,6 +276,18 @@ class TestInfo:
             assert len(free) <= 2
             np.testing.assert_allclose(position.numpy(), [[0, 0, 3]] * 2)
             assert camera.data.info.pos_w is camera.data.info.pos_w
+
+
+def test_transports_are_told_what_was_set(model):
+    with open_context(model) as sim:
+        reader = sim.add_transport(CameraPublicationTransport()).register("top")
+        sim.cameras["top"].set_world_poses([[0.5, 0, 2]], [QUARTER], env_ids=[1], convention="opengl")
+        sim.cameras["top"].set_intrinsic_matrices(matrix(20, 30, 13, 17.5))
+        sim.render()
+        view = reader.acquire().view
+    np.testing.assert_allclose(view.positions, [[0, 0, 3], [0.5, 0, 2]], atol=1e-6)
+    np.testing.assert_allclose(view.rotations, [np.eye(3), [[0, -1, 0], [1, 0, 0], [0, 0, 1]]], atol=1e-6)
+    assert view.intrinsics == Pinhole(20, 30, 13, 17.5)
 
 
 class TestUpdatePeriod:

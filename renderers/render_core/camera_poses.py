@@ -1,7 +1,7 @@
 """Where each camera stood in a snapshot, and how it projected, for consumers that hand that on with the frames."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,8 @@ import warp as wp
 from scene_data.scene import SceneDescription
 from scene_data.streams import work_order_of
 
-from .camera import CameraDescriptor, Intrinsics
+from .camera import CameraDescriptor, Intrinsics, Orthographic, Pinhole
+from .camera_settings import NO_SETTINGS, POSITION_SET, QUATERNION_SET, CameraSetting
 from .placement import camera_mount, camera_projection, rotation_matrices
 from .snapshots import RenderSnapshot
 
@@ -24,7 +25,7 @@ class CameraView:
     Attributes:
         positions: In each environment's world frame [m], float32 (N, 3).
         rotations: Camera frame to world frame, float32 (N, 3, 3).
-        intrinsics: How it projected.
+        intrinsics: How it projected; where that was set at run time, how it did in environment 0.
     """
 
     positions: np.ndarray
@@ -47,11 +48,13 @@ class CameraPoses:
         self._mounts = {camera.id: camera_mount(camera, scene) for camera in cameras}
         self._projections = {camera.id: camera_projection(camera, scene) for camera in cameras}
         self._num_envs = scene.num_envs
+        self._settings: Mapping[int, CameraSetting] = NO_SETTINGS
         self._bodies = _HostPoses()
         self._cameras = _HostPoses()
 
     def capture(self, snapshot: RenderSnapshot, camera_ids: Iterable[int]) -> None:
         """Copy what the poses of these cameras follow from."""
+        self._settings = snapshot.camera_settings
         mounts = [self._mounts[camera_id] for camera_id in camera_ids]
         if any(index >= 0 for index, *_ in mounts):
             self._cameras.copy(snapshot, snapshot.cameras)
@@ -70,11 +73,23 @@ class CameraPoses:
             if body > 0:
                 origin, frame = self._bodies.of(body, self._num_envs)
                 positions, rotations = origin + np.einsum("nij,nj->ni", frame, offset), frame @ local
-        return CameraView(
+        view = CameraView(
             np.array(positions, dtype=np.float32),
             np.array(rotations, dtype=np.float32),
             self._projections[camera_id],
         )
+        setting = self._settings.get(camera_id)
+        return view if setting is None else _with_setting(view, setting)
+
+
+def _with_setting(view: CameraView, setting: CameraSetting) -> CameraView:
+    """The view with what was set at run time in place of what the configuration says; its arrays are changed."""
+    moved, turned = ((setting.pose_set & part) != 0 for part in (POSITION_SET, QUATERNION_SET))
+    view.positions[moved] = setting.positions[moved]
+    view.rotations[turned] = rotation_matrices(setting.quaternions[turned])
+    if isinstance(view.intrinsics, Orthographic):
+        return view
+    return replace(view, intrinsics=Pinhole(*(float(value) for value in setting.pinholes[0])))
 
 
 class _HostPoses:

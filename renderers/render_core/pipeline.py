@@ -295,8 +295,8 @@ class RenderPipeline:
             if not self._guard.enter():
                 result.snapshot.release()
                 return FrameStatus(FrameStatusCode.STOPPED, message="The model is being reloaded.")
-            self._poses.capture(result.snapshot, (plan.camera_id for plan in plans if self._is_for_transports(plan)))
             record = self._live.capture(result.snapshot)
+            self._poses.capture(result.snapshot, (plan.camera_id for plan in plans if self._is_for_transports(plan)))
             return Turn(plans, result.snapshot, now, self.provider.env_time_ns, self._state_version(), record)
 
     def begin_turn_where_moved(self, wanted: Sensor) -> Turn | FrameStatus:
