@@ -438,15 +438,15 @@ class TestSeen:
             assert len(rows) > 20, "it is not seen"
             return float(columns.mean()), float(rows.mean())
 
-        x, y = middle((red > 100) & (green < 60) & (blue < 60))
+        x, y = middle((red > 200) & (green < 100) & (blue < 100))
         assert x == pytest.approx(120 - focal / 3.7, abs=3)
         assert y == pytest.approx(80, abs=3)
-        x, y = middle((green > 100) & (red < 80) & (blue < 80))
+        x, y = middle((green > 150) & (red < green - 40) & (blue < green - 40))
         assert x == pytest.approx(120 + focal / 3.5, abs=6)
-        x, y = middle((blue > 100) & (red < 60) & (green < 60))
+        x, y = middle((blue > 150) & (red < 100) & (green < 100))
         assert (x, y) == pytest.approx((120, 80), abs=4)
-        x, y = middle((red > 90) & (blue > 90) & (green < 60))
-        assert y == pytest.approx(80 - focal / 3.7, abs=5)
+        x, y = middle((red > 200) & (blue > 200) & (green < 120))
+        assert y == pytest.approx(80 - focal / 3.5, abs=4)
         # The tile shows both colours of its texture, each on the right half of its diagonal.
         tile = (120, 80 + 0.7 * focal / 3.75)
         half = 0.15 * focal / 3.75
@@ -468,21 +468,23 @@ class TestSeen:
                 text = page.evaluate("document.body.innerText")
                 for word in ("table", "Pause", "Step", "Reset", "Speed", "View", "Group 3"):
                     assert word in text
-                before = _red(page.wait_for(lambda picture: _red(picture) is not None, 90.0))
-                assert before is not None, "the slab is not seen"
-                sim.physics.batch.qpos[:, 0] = 0.6
+                # On machines without a graphics card a note lies over the scene.
+                page.evaluate("document.querySelectorAll('[class*=Notification-close]').forEach(each => each.click())")
+                before = _ball(page.wait_for(lambda picture: _ball(picture) is not None, 90.0))
+                assert before is not None, "the ball is not seen"
+                sim.physics.batch.qpos[:, 1] = 0.5
                 sim.step()
-                after = _red(page.wait_for(lambda picture: (_red(picture) or before)[1] < before[1] - 15, 60.0))
+                after = _ball(page.wait_for(lambda picture: (_ball(picture) or before)[1] < before[1] - 20, 60.0))
                 assert after is not None
-                assert after[1] < before[1] - 15, "the slab has not moved up"
-                assert after[0] == pytest.approx(before[0], abs=4)
+                assert after[1] < before[1] - 20, "the ball has not moved up"
+                assert after[0] == pytest.approx(before[0], abs=6)
                 page.close()
             finally:
                 browser.close()
 
 
-def _red(picture: np.ndarray) -> tuple[float, float] | None:
-    """Where the red slab is on the left of the page; None where it is not seen clearly."""
-    red, green, blue = (picture[:, :440, channel].astype(int) for channel in range(3))
-    rows, columns = np.nonzero((red > 90) & (green < red - 60) & (blue < red - 60) & (abs(green - blue) < 25))
-    return (float(columns.mean()), float(rows.mean())) if len(rows) > 60 else None
+def _ball(picture: np.ndarray) -> tuple[float, float] | None:
+    """Where the green ball is on the left of the page; None where it is not seen clearly."""
+    red, green, blue = (picture[:, :430, channel].astype(int) for channel in range(3))
+    rows, columns = np.nonzero((green > 120) & (red < green - 40) & (blue < green - 40))
+    return (float(columns.mean()), float(rows.mean())) if len(rows) > 300 else None

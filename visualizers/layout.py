@@ -26,7 +26,7 @@ def grid_offsets(count: int, spacing: float) -> NDArray[np.float64]:
     index = np.arange(count)
     x = index % columns - 0.5 * (columns - 1)
     y = 0.5 * (rows - 1) - index // columns
-    return np.stack((x, y, np.zeros(count)), axis=1) * spacing
+    return spacing * np.stack((x, y, np.zeros(count)), axis=1).astype(np.float64)
 
 
 def default_spacing(provider: SceneDataProvider, scene: SceneDescription) -> float:

@@ -8,7 +8,7 @@ import time
 import webbrowser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import viser
@@ -65,7 +65,7 @@ class ViserVisualizer(BaseVisualizer):
         server: The viser server, for what is not offered here.
     """
 
-    cfg_type: ClassVar[type[ViserVisualizerCfg]] = ViserVisualizerCfg
+    cfg_type = ViserVisualizerCfg
 
     cfg: ViserVisualizerCfg
 

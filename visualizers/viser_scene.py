@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import trimesh
 import viser
 from numpy.typing import NDArray
 from PIL import Image
+from trimesh import Trimesh
+from trimesh.visual import TextureVisuals
+from trimesh.visual.material import PBRMaterial
 
 from scene_data.geometry_sources import PackedGeometry
 from scene_data.provider import SceneDataProvider
@@ -174,12 +176,10 @@ class ViserScene:
 
 def _place(handle: Any, positions: NDArray[np.float32], wxyz: NDArray[np.float32], scales: NDArray[np.float32]) -> None:
     """Send poses. An instance whose pose is not finite vanishes until it is again."""
-    is_finite = np.isfinite(positions).all(axis=1) & np.isfinite(wxyz).all(axis=1)
+    is_finite = np.isfinite(np.concatenate((positions, wxyz), axis=1)).all(axis=1, keepdims=True)
     if not is_finite.all():
-        positions, wxyz = (np.where(is_finite[:, None], values, 0.0) for values in (positions, wxyz))
-        handle.batched_scales = np.where(is_finite[:, None], scales, 0.0).astype(np.float32)
-    else:
-        handle.batched_scales = scales
+        positions, wxyz, scales = (np.where(is_finite, values, np.float32(0.0)) for values in (positions, wxyz, scales))
+    handle.batched_scales = scales
     handle.batched_positions = positions
     handle.batched_wxyzs = wxyz
 
@@ -194,18 +194,18 @@ def _is_ground(scene: SceneDescription, shape: ShapeDescription) -> bool:
 def _glb(skin: Skin) -> bytes:
     """A surface with its texture, as a binary glTF file."""
     material = skin.material
-    look = trimesh.visual.material.PBRMaterial(
+    look = PBRMaterial(
         baseColorTexture=Image.fromarray(np.ascontiguousarray(skin.pixels)),
         baseColorFactor=_bytes(skin.rgba),
         roughnessFactor=material.roughness if material.roughness >= 0.0 else 1.0 - 0.5 * material.shininess,
         metallicFactor=max(material.metallic, 0.0),
         alphaMode="BLEND" if skin.rgba[3] < 1.0 or skin.pixels.shape[-1] == 4 else "OPAQUE",
     )
-    mesh = trimesh.Trimesh(
+    mesh = Trimesh(
         skin.surface.points,
         skin.surface.faces,
         vertex_normals=skin.surface.normals,
-        visual=trimesh.visual.TextureVisuals(uv=skin.texcoords, material=look),
+        visual=TextureVisuals(uv=skin.texcoords, material=look),
         process=False,
     )
     with io.BytesIO() as file:
