@@ -60,7 +60,7 @@ test-physx: $(PHYSX)/.installed ## Install PhysX beside the rest, and test what 
 test-peer: $(INSTALLED) ## Run Isaac Lab's own tests on ours, and the bridges to it and mjlab (downloads both)
 	$(BIN)/python tests/peer/isaaclab_tests.py
 	$(BIN)/python tests/peer/mjlab_wheel.py
-	$(BIN)/python -m pytest tests/test_interop.py
+	$(BIN)/python -m pytest tests/test_interop.py tests/test_isaaclab_renderer.py
 
 lint: $(INSTALLED) ## Check style, formatting and types
 	$(BIN)/ruff check

@@ -50,6 +50,7 @@ from .render_core import (
 if TYPE_CHECKING:
     from .camera_sensor import Camera
     from .disabled import DisabledRenderBackend
+    from .isaaclab import RenderCoreRenderer, RenderCoreRendererCfg
     from .mujoco_gl import MujocoGlRenderBackend
     from .mujoco_warp import MujocoWarpRenderBackend
     from .newton import NewtonRenderBackend
@@ -62,6 +63,8 @@ _LAZY = {
     "MujocoWarpRenderBackend": ".mujoco_warp",
     "NewtonRenderBackend": ".newton",
     "OvrtxRenderBackend": ".ovrtx",
+    "RenderCoreRenderer": ".isaaclab",
+    "RenderCoreRendererCfg": ".isaaclab",
 }
 
 __all__ = [
@@ -93,6 +96,8 @@ __all__ = [
     "RenderBackend",
     "RenderConfiguration",
     "RenderCore",
+    "RenderCoreRenderer",
+    "RenderCoreRendererCfg",
     "RenderPlan",
     "RenderSnapshot",
     "RenderStats",

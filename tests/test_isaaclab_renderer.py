@@ -243,6 +243,7 @@ def test_origins_of_environments_are_taken_off_the_cameras_positions(make_rig: M
 def test_a_camera_that_is_nowhere_blanks_its_environment_alone(make_rig: MakeRig):
     rig = make_rig()
     camera = rig.camera(["depth"])
+    rig.capture(camera)
     positions = np.tile((0, 0, CAMERA_HEIGHT), (NUM_ENVS, 1))
     positions[1] = np.nan
     _move(rig, camera, wp.array(positions, dtype=wp.vec3, device="cpu"))
