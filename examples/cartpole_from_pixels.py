@@ -57,7 +57,15 @@ class Settings:
 
 @dataclass(frozen=True)
 class Round:
-    """What came of a round: the frames seen so far, and the mean and spread of its returns."""
+    """What came of a round.
+
+    Attributes:
+        name: Who played.
+        frames: Images that it had learned from by then.
+        mean: Mean of the returns.
+        spread: Their standard deviation.
+        seconds: Time since the start [s].
+    """
 
     name: str
     frames: int
@@ -185,11 +193,11 @@ class Classroom:
         """What the regulator does."""
         return (-state @ self.gain.T).clamp(-1.0, 1.0)
 
-    def play(self, name: str, act: Act) -> Round:
+    def play(self, name: str, act: Act, frames: int = 0) -> Round:
         """Play an episode in each environment, comment on every step, and note the returns."""
         returns = self._roll_out(act)
         seconds = time.perf_counter() - self._start
-        self.rounds.append(Round(name, len(self.lessons), returns.mean().item(), returns.std().item(), seconds))
+        self.rounds.append(Round(name, frames, returns.mean().item(), returns.std().item(), seconds))
         return self.rounds[-1]
 
     @torch.no_grad()
@@ -224,7 +232,7 @@ def learn(settings: Settings, report: Callable[[Round], None] = lambda outcome: 
         report: Is told of each round when it is over.
 
     Returns:
-        The rounds: random pushes, the teacher's own, and then the pupil's, one before each lesson and one at the end.
+        The rounds: random pushes, the teacher's own, and then the pupil's, one after each lesson.
     """
     torch.manual_seed(settings.seed)
     torch.set_num_threads(1)  # the network is small, and where the CPU is shared, threads that wait busily cost a lot
@@ -234,7 +242,7 @@ def learn(settings: Settings, report: Callable[[Round], None] = lambda outcome: 
     report(classroom.play("teacher", classroom.teacher))
     for number in range(1, settings.rounds + 1):
         classroom.lessons.teach(pupil, optimizer, settings.updates, settings.batch_size)
-        report(classroom.play(f"pupil {number}", lambda images, state: pupil(images)))
+        report(classroom.play(f"pupil {number}", lambda images, state: pupil(images), len(classroom.lessons)))
     classroom.env.close()
     return classroom.rounds
 
@@ -243,7 +251,7 @@ def learn(settings: Settings, report: Callable[[Round], None] = lambda outcome: 
 
 
 def draw_curve(rounds: list[Round], path: Path) -> None:
-    """Draw the pupil's returns over the frames it has seen, between random pushes and the teacher."""
+    """Draw the pupil's returns over the images it had learned from, between random pushes and the teacher."""
     width, height, left, right, top, bottom = 720, 400, 70, 30, 30, 60
     image = Image.new("RGB", (width, height), "white")
     draw, font = ImageDraw.Draw(image), ImageFont.load_default(14)
@@ -272,7 +280,7 @@ def draw_curve(rounds: list[Round], path: Path) -> None:
     for x, y in points:
         draw.ellipse((x - 4, y - 4, x + 4, y + 4), "#1f5fb4")
     draw.text((left, 6), "return of the pupil: mean, and one standard deviation", "#1f5fb4", font)
-    draw.text(((left + width - right) / 2, height - 24), "frames seen", "black", font, "mt")
+    draw.text(((left + width - right) / 2, height - 24), "images learned from", "black", font, "mt")
     image.save(path)
 
 
@@ -284,7 +292,7 @@ def main(settings: Settings) -> None:
         console.print(f"{outcome.seconds:6.1f} s  {outcome.name:9}  return {outcome.mean:5.1f} of {EPISODE_STEPS}")
 
     rounds = learn(settings, report)
-    table = Table("policy", "frames seen", "return", "standard deviation", "seconds", title="48x48 depth to pushes")
+    table = Table("policy", "images", "return", "standard deviation", "seconds", title="48x48 depth to pushes")
     for outcome in rounds:
         row = (f"{outcome.frames:,}", f"{outcome.mean:.1f}", f"{outcome.spread:.1f}", f"{outcome.seconds:.0f}")
         table.add_row(outcome.name, *row)
