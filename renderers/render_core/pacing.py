@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from .status import FrameStatus, FrameStatusCode
 
 if TYPE_CHECKING:
-    from .pipeline import RenderPipeline, Sensor
+    from .pipeline import RenderPipeline
+    from .sensors import Sensor
 
 __all__ = ["PACINGS", "FreeRunning", "Pacing", "Pipelined", "Synchronous"]
 

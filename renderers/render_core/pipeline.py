@@ -31,12 +31,12 @@ from .layout import PlaneKind
 from .live_cameras import CameraRecord, LiveCameras
 from .pacing import PACINGS
 from .publication import CameraFrames, FrameTransport
+from .sensors import Sensor, StateVersion
 from .snapshots import RenderSnapshot, SnapshotPool
 from .status import FrameStatus, FrameStatusCode, StaleGenerationError
+from .transport_set import TransportSet
 
-__all__ = ["RenderPipeline", "RenderTurnError", "Sensor"]
-
-StateVersion = tuple[int, ...]
+__all__ = ["RenderPipeline", "RenderTurnError"]
 
 _OK = FrameStatus(FrameStatusCode.OK)
 
@@ -53,29 +53,6 @@ class RenderTurnError(SceneDataError, RuntimeError):
     def __init__(self, what: str, status: FrameStatus):
         self.status = status
         super().__init__(f"{what}: {status.code.name}. {status.message}".rstrip())
-
-
-@dataclass
-class Sensor:
-    """A camera's own consumer, and what it delivered last.
-
-    Attributes:
-        camera: The camera.
-        consumer: Its one-shot consumer.
-        data: What it delivered last.
-        version: The state that `data` shows.
-        turn: The turn that made it, counted from 1.
-        was_read: Whether somebody has read `data`.
-        period_ns: Simulation time between two frames [ns].
-    """
-
-    camera: Camera
-    consumer: int
-    data: CameraData | None = None
-    version: StateVersion | None = None
-    turn: int = 0
-    was_read: bool = False
-    period_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -146,7 +123,7 @@ class RenderPipeline:
         self._render_backend = render_backend
         self._max_frame_bytes = max_frame_bytes
         self._held_frames = held_frames
-        self._transports: list[FrameTransport] = []
+        self._transports = TransportSet()
         self._geometry = GeometrySources(()) if geometry is None else geometry
         self._geometry_failure = ""
         self._guard = InFlightGuard()
@@ -189,7 +166,7 @@ class RenderPipeline:
             except BaseException:
                 transport.close()
                 raise
-            self._transports.append(transport)
+            self._transports.add(transport)
 
     def remove_transport(self, transport: FrameTransport) -> None:
         """Close a transport and forget it.
@@ -220,13 +197,13 @@ class RenderPipeline:
             with self._turn_lock:
                 self._abandon_turn()
                 self._guard.wait_empty()
-                self._for_each_transport(lambda transport: transport.stop())
+                self._transports.each(lambda transport: transport.stop())
                 with self._physics_lock:
                     swap_engine()
                 if not plan.fits(self.core):
                     self._replace_core(plan)
                 self._start_generation(plan)
-                self._for_each_transport(lambda transport: transport.start(self.core, self._descriptors))
+                self._transports.each(lambda transport: transport.start(self.core, self._descriptors))
             self.core.start_accepting_snapshots()
 
     def close(self) -> None:
@@ -236,7 +213,7 @@ class RenderPipeline:
             ExceptionGroup: Transports that failed to close; all the rest was closed all the same.
         """
         self._guard.close()
-        failures = self._close_transports()
+        failures = self._transports.close()  # a turn that hangs holds the turn lock
         for sensor in self._sensors.values():
             self.core.unregister_consumer(sensor.consumer)
         self.core.request_cancel_render_turn()
@@ -265,9 +242,9 @@ class RenderPipeline:
     def request_all(self) -> None:
         """Make the own consumer of every camera due whose period is over."""
         with self._physics_lock:
-            now, version = self._clock(), self._state_version()
+            state = self._present_state()
             for sensor in self._sensors.values():
-                if self._is_period_over(sensor, now, version):
+                if sensor.is_period_over(*state):
                     self.core.request_one_shot(sensor.consumer)
 
     def begin_turn(self, camera_ids: Iterable[int] | None = None) -> Turn | FrameStatus:
@@ -279,7 +256,7 @@ class RenderPipeline:
         """
         with self._physics_lock, self.provider.consistent_read():
             now = self._clock()
-            self._for_each_transport(lambda transport: transport.look(now))
+            self._transports.each(lambda transport: transport.look(now))
             ids = self._sensors if camera_ids is None else camera_ids
             plans = tuple(plan for plan in (self.core.evaluate_demand(now, id) for id in ids) if plan.consumers)
             if not plans:
@@ -302,12 +279,12 @@ class RenderPipeline:
     def begin_turn_where_moved(self, wanted: Sensor) -> Turn | FrameStatus:
         """A turn for a camera whose state has moved since its frame, and for all others that were read since theirs."""
         with self._physics_lock, self.provider.consistent_read():
-            now, version = self._clock(), self._state_version()
-            if wanted.data is not None and not self._has_moved(wanted, now, version):
+            state = self._present_state()
+            if wanted.data is not None and not wanted.has_moved(*state):
                 return _OK
             due = []
             for camera_id, sensor in self._sensors.items():
-                if sensor is wanted or (sensor.was_read and self._has_moved(sensor, now, version)):
+                if sensor is wanted or (sensor.was_read and sensor.has_moved(*state)):
                     self.core.request_one_shot(sensor.consumer)
                     sensor.data, sensor.was_read = None, False
                     due.append(camera_id)
@@ -433,19 +410,6 @@ class RenderPipeline:
                 self._sensors[plan.camera_id].data = None
             return FrameStatus(code, message=str(error))
 
-    def _has_moved(self, sensor: Sensor, now: int, version: StateVersion) -> bool:
-        """Whether the state that a camera's frame shows is over, and it is time for another."""
-        return sensor.version != version and self._is_period_over(sensor, now, version)
-
-    def _is_period_over(self, sensor: Sensor, now: int, version: StateVersion) -> bool:
-        """Whether a camera's period is over, or cut short by a reset, or by what was set about cameras or geometry."""
-        if sensor.data is None or sensor.version is None or not sensor.period_ns:
-            return True
-        info = sensor.data.info
-        elapsed, env_time_ns = now - info.simulation_time_ns, self.provider.env_time_ns
-        was_reset = elapsed < 0 or (env_time_ns is not None and bool((env_time_ns < info.env_time_ns).any()))
-        return was_reset or elapsed >= sensor.period_ns or sensor.version[:2] != version[:2]
-
     def _sensor_of(self, camera: Camera) -> Sensor:
         sensor = self._sensors.get(camera.descriptor.id)
         if sensor is None or sensor.camera is not camera:
@@ -459,30 +423,14 @@ class RenderPipeline:
 
     def _deliver(self, plan: RenderPlan, turn: Turn, first_capture: int) -> None:
         leases = self._leases_of_turn(plan, first_capture)
-        self._deliver_to_sensor(plan, turn, leases)
+        capture_id = max((lease.stamp.capture_id for lease in leases.values()), default=0)
+        sensor = self._sensors[plan.camera_id]
+        labels = sensor.camera.makers.id_to_labels
+        info = FrameInfo(turn.simulation_time_ns, turn.env_time_ns, capture_id, turn.record, plan.camera_id, labels)
+        if sensor.take(leases, info, turn.version, self._turn_count, sensor.consumer in plan.consumers):
+            self.core.mark_delivered(plan, sensor.consumer)
         if leases and self._is_for_transports(plan):
             self._deliver_to_transports(plan, turn, leases)
-
-    def _deliver_to_sensor(self, plan: RenderPlan, turn: Turn, leases: dict[PlaneKind, FrameLease]) -> None:
-        """Let a camera that is due, or whose planes were all made for others anyway, have its frames."""
-        sensor = self._sensors[plan.camera_id]
-        is_due = sensor.consumer in plan.consumers
-        if len(leases) < len(sensor.camera.descriptor.planes):
-            # A frame that could not be made leaves nothing in its place: an older one must not pass for it.
-            sensor.data = None if is_due else sensor.data
-            return
-        if sensor.period_ns and not is_due:
-            return
-        camera = sensor.camera
-        by_type = {data_type: leases[camera.plane(data_type)] for data_type in camera.cfg.data_types}
-        capture_id = next(iter(leases.values())).stamp.capture_id
-        when, labels = (turn.simulation_time_ns, turn.env_time_ns), camera.makers.id_to_labels
-        sensor.data = CameraData(
-            by_type, FrameInfo(*when, capture_id, turn.record, plan.camera_id, labels), camera.makers
-        )
-        sensor.version, sensor.turn = turn.version, self._turn_count
-        if is_due:
-            self.core.mark_delivered(plan, sensor.consumer)
 
     def _deliver_to_transports(self, plan: RenderPlan, turn: Turn, leases: dict[PlaneKind, FrameLease]) -> None:
         camera = self._sensors[plan.camera_id].camera.descriptor
@@ -500,34 +448,10 @@ class RenderPipeline:
             for consumer in transport.deliver(frames):
                 self.core.mark_delivered(plan, consumer)
 
-        self._for_each_transport(deliver)
+        self._transports.each(deliver)
 
     def _is_for_transports(self, plan: RenderPlan) -> bool:
         return set(plan.consumers) != {self._sensors[plan.camera_id].consumer} and bool(self._transports)
-
-    def _for_each_transport(self, call: Callable[[FrameTransport], None]) -> None:
-        """Call each transport; one that fails is logged and taken out, and the simulation goes on."""
-        for transport in tuple(self._transports):
-            try:
-                call(transport)
-            except Exception:
-                _logger.exception("%s failed and publishes no longer", type(transport).__name__)
-                self._transports = [other for other in self._transports if other is not transport]
-                try:
-                    transport.close()
-                except Exception:
-                    _logger.exception("closing %s failed", type(transport).__name__)
-
-    def _close_transports(self) -> list[Exception]:
-        failures: list[Exception] = []
-        transports, self._transports = self._transports, []  # a turn that hangs holds the turn lock
-        for transport in transports:
-            try:
-                transport.close()
-            except Exception as failure:  # the others get their turn; what failed is raised at the end
-                _logger.exception("closing %s failed", type(transport).__name__)
-                failures.append(failure)
-        return failures
 
     def _leases_of_turn(self, plan: RenderPlan, first_capture: int) -> dict[PlaneKind, FrameLease]:
         """The frames that the turn made for a camera, by plane; a plane that could not be made is missing."""
@@ -548,6 +472,11 @@ class RenderPipeline:
         budget = f"The budget is {frames.max_slots} frames and {frames.max_bytes:,} bytes"
         holders = f"held are {', '.join(held) or 'none'}"
         return replace(status, message=f"{status.message} {budget}; {holders}. Drop tensors, or raise the budget.")
+
+    def _present_state(self) -> tuple[int, StateVersion, np.ndarray | None]:
+        """Time, version, and the environments' times, for which the device is waited for only where somebody asks."""
+        has_periods = any(sensor.period_ns for sensor in self._sensors.values())
+        return self._clock(), self._state_version(), self.provider.env_time_ns if has_periods else None
 
     def _state_version(self) -> StateVersion:
         backend = self.provider.backend
