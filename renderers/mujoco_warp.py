@@ -14,7 +14,7 @@ from .mujoco_warp_shards import ShardedTracer
 from .mujoco_warp_views import CameraRig, Shot
 from .render_core.backend import RenderBackend, RenderConfiguration
 from .render_core.layout import PlaneKind
-from .render_core.placement import check_cameras
+from .render_core.placement import check_cameras, check_snapshot
 from .render_core.status import RenderStatus, RenderStatusCode
 from .render_core.turn_frames import TurnFrames
 
@@ -100,8 +100,9 @@ class MujocoWarpRenderBackend(RenderBackend):
         self, snapshot: "RenderSnapshot", plans: Sequence["RenderPlan"], boundary: "FrameBoundary"
     ) -> RenderStatus:
         """Draw what the plans ask for, as far as there is room, and commit it. The status names the first failure."""
-        if self._tracer is None:
+        if self._tracer is None or self._scene is None:
             return RenderStatus(RenderStatusCode.NOT_INITIALIZED, "render before initialize")
+        check_snapshot(snapshot, self._scene, self._tracer.rig.uses_model_cameras)
         index_of_id = self._tracer.rig.index_of_id
         with TurnFrames(snapshot, plans, boundary) as turn:
             shots = {Shot(index_of_id[plan.camera_id], plan.planes): turn.frames.get(plan.camera_id) for plan in plans}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .mujoco_warp_views import CameraRig
     from .render_core.snapshots import RenderSnapshot
 
-__all__ = ["GeometryBounds", "ShardScene", "TracerModel", "check_snapshot", "on_device"]
+__all__ = ["GeometryBounds", "ShardScene", "TracerModel", "on_device"]
 
 # fmt: off
 _MODEL_ARRAYS = (
@@ -306,26 +306,6 @@ class ShardScene:
         """The model's values and behind them those of the slots, along the axis of the geoms."""
         axis = 0 if values.ndim == 1 else 1
         return wp.array(np.concatenate((values, slots), axis=axis), dtype=dtype, device=self.tracer.device)
-
-
-def check_snapshot(snapshot: "RenderSnapshot", mj_model: mujoco.MjModel, rig: "CameraRig", num_envs: int) -> None:
-    """Refuse a snapshot that is not of this scene.
-
-    Raises:
-        ValueError: It lacks poses that the model's parts need, or has those of another number of parts.
-    """
-    cameras, lights, points = snapshot.cameras, snapshot.lights, snapshot.points
-    for what, published, count in (
-        ("body poses", snapshot.transforms and snapshot.transforms.positions, mj_model.nbody),
-        ("camera poses", cameras and cameras.positions, mj_model.ncam if cameras or rig.uses_model_cameras else 0),
-        ("light poses", lights and lights.positions, mj_model.nlight),
-        ("flex vertices", points, mj_model.nflexvert),
-    ):
-        found = 0 if published is None else published.shape[0]
-        if found != num_envs * count:
-            raise ValueError(
-                f"the snapshot has {found} {what}, but {num_envs} environments of the model have {num_envs * count}"
-            )
 
 
 def _tracer_fields(mj_model: mujoco.MjModel, device: wp.Device) -> SimpleNamespace:

@@ -19,7 +19,7 @@ import warp as wp
 
 from . import mujoco_warp_kernels as kernels
 from .mujoco_warp_extra import DeviceGeometry
-from .mujoco_warp_scene import GeometryBounds, ShardScene, TracerModel, check_snapshot, on_device
+from .mujoco_warp_scene import GeometryBounds, ShardScene, TracerModel, on_device
 from .mujoco_warp_views import CameraRig, Look, Shot, ViewTables
 from .render_core.layout import PlaneKind
 from .render_core.snapshots import RenderSnapshot
@@ -89,13 +89,9 @@ class ShardedTracer:
         """Draw one state.
 
         Args:
-            snapshot: The state.
+            snapshot: A state of this scene.
             frames: Where the planes (N, H, W, C) of each shot go. A shot may lack the frame of a plane.
-
-        Raises:
-            ValueError: The snapshot is of another scene.
         """
-        check_snapshot(snapshot, self.tracer.mj_model, self.rig, self.diverged.shape[0])
         self.rig.apply(snapshot.camera_settings)
         extra = self._upload_extra(snapshot)
         jobs = []

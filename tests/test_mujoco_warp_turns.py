@@ -118,7 +118,7 @@ def test_frames_without_room_do_not_stop_the_others(model, states, cameras):
 
 def test_a_failing_turn_leaves_no_reservation(model, states, cameras, studio):
     snapshot = snapshot_of(model, states[:2])
-    with pytest.raises(ValueError, match="snapshot has 4 body poses, but 3 environments of the model have 6"):
+    with pytest.raises(ValueError, match="snapshot has 4 body poses, but 3 environments of the scene have 6"):
         studio.backend.render(snapshot, [studio.plan(cameras["front"])], studio.boundary)
     assert studio.boundary.reserved_slots == 0
 
