@@ -33,7 +33,7 @@ class SimulationVectorEnv(VectorEnv[dict[str, Any], Any, Any]):
     An environment that diverges ends its episode (`terminated`, reward 0) and is named in `info["diverged"]`.
 
     Args:
-        sim: The simulation, in the synchronous render mode; closed with this.
+        sim: The simulation, in the synchronous render mode where images are observed; closed with this.
         task: What makes it a task.
         observe: Keys of the observations; None is all cameras with all their data types, and the state.
         arrays: `"numpy"`: everything returned is the caller's own. `"torch"`: tensors on the device; images are the
@@ -45,7 +45,7 @@ class SimulationVectorEnv(VectorEnv[dict[str, Any], Any, Any]):
 
     Raises:
         UnknownNameError: A camera or key is not known.
-        ValueError: The simulation renders in another mode, or the task's state has another shape.
+        ValueError: The simulation's images lag its state, or the task's state has another shape.
         MissingDependencyError: torch is asked for and not installed.
     """
 
@@ -68,11 +68,6 @@ class SimulationVectorEnv(VectorEnv[dict[str, Any], Any, Any]):
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
         self._observation = VectorObservation(sim, self._read_state().shape[1], observe, arrays)
-        if self._observation.has_images and sim.cfg.render_mode != "synchronous":
-            raise ValueError(
-                f"images would lag the state in render mode {sim.cfg.render_mode!r}; a vector environment needs "
-                "'synchronous'"
-            )
         if render_camera is not None and "rgb" not in _data_types(sim, render_camera):
             raise ValueError(f"render_camera {render_camera!r} has no 'rgb'")
         self._render_camera = render_camera

@@ -29,37 +29,40 @@ class VectorObservation:
     is always a float32 copy, in which 0 stands for what is not finite.
 
     Args:
-        sim: The simulation.
+        sim: The simulation, in the synchronous render mode where images are observed.
         state_size: Length of the task's state.
         keys: What to observe; None is all there is.
         arrays: `"numpy"` or `"torch"`.
 
     Attributes:
-        space: The space of one environment's observation.
-        has_images: Whether it has images.
+        space: The space of one environment's observation; its shapes and dtypes are those of the first frames.
 
     Raises:
         UnknownNameError: A key or `arrays` is not known.
         MissingDependencyError: torch is asked for and not installed.
-        ValueError: `keys` is empty.
+        ValueError: `keys` is empty, or the simulation's images lag its state.
     """
 
     def __init__(self, sim: SimulationContext, state_size: int, keys: Sequence[str] | None, arrays: str):
         if arrays not in ARRAYS:
             raise UnknownNameError("kind of arrays", arrays, ARRAYS)
-        known = _known_spaces(sim, state_size)
-        keys = tuple(known) if keys is None else tuple(keys)
+        cameras = sim.cameras.values()
+        known = (*(f"{camera.name}/{data_type}" for camera in cameras for data_type in camera.cfg.data_types), STATE)
+        keys = known if keys is None else tuple(keys)
         if not keys:
             raise ValueError(f"nothing is observed; there are {', '.join(known)}")
         for key in keys:
             if key not in known:
                 raise UnknownNameError("observation", key, known)
-        self.space = Dict({key: known[key] for key in keys})
-        self.has_images = any(key != STATE for key in keys)
+        if set(keys) != {STATE} and sim.cfg.render_mode != "synchronous":
+            mode = sim.cfg.render_mode
+            raise ValueError(f"images would lag the state in render mode {mode!r}; observing them takes 'synchronous'")
         self._sim = sim
         self._sources = {key: key.rpartition("/") for key in keys}
         self._torch: Any = _import_torch() if arrays == "torch" else None
         self._device: Any = self._torch and wp.device_to_torch(wp.get_device(sim.cfg.device))
+        first = self.read(np.zeros((sim.num_envs, state_size)))
+        self.space = Dict({key: _space_of(key, on_host(values)[0]) for key, values in first.items()})
 
     def read(self, state: Any) -> dict[str, Any]:
         """What the environments observe now.
@@ -86,7 +89,8 @@ class VectorObservation:
         return self._torch.as_tensor(values, device=self._device) if self._torch else values
 
     def _image(self, frames: Any, data_type: str) -> Any:
-        return frames[data_type] if self._torch else frames.lease(data_type).numpy().copy()
+        image = frames[data_type]
+        return image if self._torch else on_host(image).copy()
 
     def _copy_of_state(self, state: Any) -> Any:
         if not self._torch:
@@ -107,21 +111,13 @@ def of_kind(example: Any, values: Any) -> Any:
     return _import_torch().as_tensor(values, device=example.device)
 
 
-def _known_spaces(sim: SimulationContext, state_size: int) -> dict[str, Box]:
-    spaces = {
-        f"{camera.name}/{data_type}": _image_space(data_type, camera.layout(data_type))
-        for camera in sim.cameras.values()
-        for data_type in camera.cfg.data_types
-    }
-    return {**spaces, STATE: Box(-np.inf, np.inf, (state_size,), np.float32)}
-
-
-def _image_space(data_type: str, layout: Any) -> Box:
-    dtype = np.dtype(wp.dtype_to_numpy(layout.dtype))
-    low, high = (0.0, np.inf) if data_type in _DISTANCES else (-np.inf, np.inf)
-    if dtype.kind in "iu":
-        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
-    return Box(low, high, (layout.height, layout.width, layout.channels), dtype.type)
+def _space_of(key: str, example: np.ndarray) -> Box:
+    low, high = -np.inf, np.inf
+    if example.dtype.kind in "iu":
+        low, high = np.iinfo(example.dtype).min, np.iinfo(example.dtype).max
+    elif key.rpartition("/")[2] in _DISTANCES:
+        low = 0.0
+    return Box(low, high, example.shape, example.dtype.type)
 
 
 def _import_torch() -> Any:

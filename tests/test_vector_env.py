@@ -135,6 +135,23 @@ def test_spaces_are_those_of_the_cameras_the_state_and_the_actuators():
     env.close()
 
 
+@pytest.mark.parametrize("arrays", ["numpy", "torch"])
+def test_an_image_is_what_the_camera_makes_of_its_frame(arrays):
+    """The floor, 3 m away, is clipped; the ids of instances are made of the segmentation."""
+    data_types = ("depth", "instance_segmentation")
+    clipped = CameraCfg(
+        "top", 8, 6, data_types, options=OPTIONS, depth_clipping_behavior="zero", clipping_range=(1, 2.5)
+    )
+    env = make_env(1, cameras=(clipped,), arrays=arrays)
+    observation, _ = env.reset()
+    assert {key: np.asarray(values) for key, values in observation.items()} in env.observation_space
+    assert observation["top/depth"][0, 0, 0, 0] == 0.0
+    assert observation["top/depth"].max().item() == pytest.approx(2.4, abs=1e-4)
+    expected = env.sim.cameras["top"].data["instance_segmentation"]
+    np.testing.assert_array_equal(observation["top/instance_segmentation"], expected)
+    env.close()
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_every_autoreset_mode_is_gymnasiums(mode):
     """Step for step what `SyncVectorEnv` returns for the same task."""
