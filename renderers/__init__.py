@@ -55,10 +55,14 @@ if TYPE_CHECKING:
     from .mujoco_warp import MujocoWarpRenderBackend
     from .newton import NewtonRenderBackend
     from .ovrtx import OvrtxRenderBackend
+    from .transports import BoundedPublicationQueue, CameraPublicationTransport, FrameConsumer
 
 _LAZY = {
+    "BoundedPublicationQueue": ".transports",
     "Camera": ".camera_sensor",
+    "CameraPublicationTransport": ".transports",
     "DisabledRenderBackend": ".disabled",
+    "FrameConsumer": ".transports",
     "MujocoGlRenderBackend": ".mujoco_gl",
     "MujocoWarpRenderBackend": ".mujoco_warp",
     "NewtonRenderBackend": ".newton",
@@ -69,15 +73,18 @@ _LAZY = {
 
 __all__ = [
     "BodyMount",
+    "BoundedPublicationQueue",
     "Camera",
     "CameraCfg",
     "CameraDescriptor",
     "CameraMount",
+    "CameraPublicationTransport",
     "ContextIntegrityError",
     "DemandScheduler",
     "DisabledRenderBackend",
     "FrameBoundary",
     "FrameCapacityError",
+    "FrameConsumer",
     "FrameLease",
     "FrameStamp",
     "FrameStatus",
