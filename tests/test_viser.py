@@ -1,7 +1,10 @@
 """The viser viewer: what it serves, what it sends, and what a browser shows of it."""
 
 import gc
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 import tracemalloc
@@ -422,6 +425,29 @@ def test_the_command_line_says_what_a_viewer_lacks(capsys, model, tmp_path):
     with pytest.raises(SystemExit):
         main(["view", str(path), "--viewer", "crystal_ball"])
     assert "viewer 'crystal_ball'. Known:" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_the_command_cleanly_and_keeps_the_recording(tmp_path):
+    model, recording = tmp_path / "table.xml", tmp_path / "run.viser"
+    model.write_text(XML)
+    script = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from scene_data.cli import main\n"
+        f"main(['view', {str(model)!r}, '--port', '0', '--record', {str(recording)!r}])"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = []
+        while not lines or "Ctrl-C ends it" not in lines[-1]:
+            lines.append(process.stdout.readline())
+            assert lines[-1], "it ended by itself"
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+        assert process.wait(20) == 0
+    assert "http://127.0.0.1:" in "".join(lines)
+    assert "steps" in rest
+    assert recording.stat().st_size > 1000
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")
