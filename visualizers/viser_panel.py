@@ -72,9 +72,16 @@ class ViserPanel:
         self._add_simulation(speed)
         self._add_scene(views, groups, spacing)
         self._show_images: Any = None
+        self._camera_folder: Any = self._gui.add_folder("Cameras") if cameras else None
         if cameras:
-            with self._gui.add_folder("Cameras"):
+            with self._camera_folder:
                 self._show_images = self._gui.add_checkbox("Show images", True)
+
+            @self._show_images.on_update
+            def _(_: Any) -> None:
+                for image in self._images.values():
+                    image.visible = self._show_images.value
+
         self._plot_folder: Any = self._gui.add_folder("Plots", expand_by_default=False) if plots else None
 
     @property
@@ -118,7 +125,8 @@ class ViserPanel:
         if name in self._images:
             self._images[name].image = image
         else:
-            self._images[name] = self._gui.add_image(image, label=name, format="jpeg", jpeg_quality=80)
+            with self._camera_folder:
+                self._images[name] = self._gui.add_image(image, label=name, format="jpeg", jpeg_quality=80)
 
     def plot(self, seconds: float, scalars: Mapping[str, Callable[[], float]]) -> None:
         """Add the present value of each scalar at this simulation time [s]."""
