@@ -10,7 +10,8 @@ from scene_data.formats import SceneDataFormat
 if TYPE_CHECKING:
     from scene_data.provider import SceneDataProvider
     from scene_data.scene import SceneDescription
-    from scene_data.simulation import SimulationCfg, SimulationContext
+    from scene_data.simulation import SimulationContext
+    from scene_data.simulation_cfg import SimulationCfg
 
 __all__ = [
     "SceneDataBackend",
@@ -26,7 +27,7 @@ __all__ = [
 _LAZY = {
     "SceneDataProvider": "scene_data.provider",
     "SceneDescription": "scene_data.scene",
-    "SimulationCfg": "scene_data.simulation",
+    "SimulationCfg": "scene_data.simulation_cfg",
     "SimulationContext": "scene_data.simulation",
 }
 

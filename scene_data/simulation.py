@@ -3,100 +3,29 @@
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, ClassVar, TypedDict, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import warp as wp
 
 from scene_data.camera import CameraCfg
 from scene_data.errors import UnknownNameError
-from scene_data.extra_geometry import DEFAULT_CAPACITY, Capacity, geometry_capacity
+from scene_data.extra_geometry import geometry_capacity
 from scene_data.geometry_sources import GeometrySource, GeometrySources, PackedGeometry
-from scene_data.physics import PhysicsCfg, PhysicsEngine
+from scene_data.physics import PhysicsEngine
 from scene_data.provider import SceneDataProvider
 from scene_data.registry import pipelines
-from scene_data.scene import SceneDescription
 from scene_data.shared_resources import SharedResources
+from scene_data.simulation_cfg import CameraChoice, SimulationCfg, SimulationStats
 from scene_data.streams import enqueueing
 from scene_data.viewers import Viewers
 
-__all__ = ["RENDER_MODES", "SimulationCfg", "SimulationContext", "SimulationStats"]
-
-RENDER_MODES = ("synchronous", "pipelined", "free_running")
+__all__ = ["SimulationContext"]
 
 TransportT = TypeVar("TransportT")
-CameraChoice = Sequence[CameraCfg] | Callable[[SceneDescription], Sequence[CameraCfg]]
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass
-class SimulationCfg:
-    """What to simulate, and who looks at it.
-
-    Attributes:
-        physics: The engine's configuration, for example `scene_data.backends.MujocoPhysicsCfg(...)`.
-        device: Warp device of the engine and of the frames.
-        dt: Physics timestep [s]; None is the model's own.
-        render_interval: Physics steps between two looks at who is due for a frame.
-        render_mode: `"synchronous"`: reading `camera.data` captures if the state has moved since its frame.
-            `"pipelined"`: a step starts a turn and waits for the one before, so frames lag by one turn.
-            `"free_running"`: physics never waits; a turn that finds the core busy is dropped and counted.
-        cameras: `scene_data.renderers.CameraCfg`s, or a function that chooses them once it is given the scene.
-        visualizer_cfgs: Configurations of viewers.
-        render_backend: Name of the render backend.
-        max_frame_bytes: Budget of the frame store; None is what the cameras need for `held_frames`.
-        held_frames: Frames of each plane that readers and transports can hold beside the latest and the next one.
-        extra_geometry_capacity: Room for extra geometry in each environment: a number for every primitive type, or
-            numbers by type, `{"sphere": 100, "capsule": 20}`. What is not used costs nothing.
-    """
-
-    physics: PhysicsCfg
-    device: str = "cpu"
-    dt: float | None = None
-    render_interval: int = 1
-    render_mode: str = "synchronous"
-    cameras: CameraChoice = ()
-    visualizer_cfgs: Sequence[Any] = ()
-    render_backend: str = "mujoco_warp"
-    max_frame_bytes: int | None = None
-    held_frames: int = 2
-    extra_geometry_capacity: Capacity = DEFAULT_CAPACITY
-
-    def __post_init__(self):
-        if not isinstance(self.physics, PhysicsCfg):
-            raise ValueError(f"physics must be a physics configuration such as MujocoPhysicsCfg, not {self.physics!r}")
-        if self.dt is not None and not self.dt > 0.0:
-            raise ValueError(f"dt must be above 0 s, got {self.dt}")
-        if self.render_interval < 1:
-            raise ValueError(f"render_interval must be at least 1 physics step, got {self.render_interval}")
-        if self.held_frames < 0:
-            raise ValueError(f"held_frames must not be negative, got {self.held_frames}")
-        if self.render_mode not in RENDER_MODES:
-            raise UnknownNameError("render mode", self.render_mode, RENDER_MODES)
-        geometry_capacity(self.extra_geometry_capacity)
-
-
-class SimulationStats(TypedDict):
-    """What a simulation has done.
-
-    Attributes:
-        steps: Physics steps since the last full reset.
-        simulation_time_ns: Simulation time [ns].
-        divergences: How often an environment diverged and was reset by its engine without a word, by environment.
-            Engines that let a diverged environment be are not in it: see the blank environments of `render`.
-        dropped_turns: Turns that found the core busy, in the free-running mode.
-        dropped_snapshots: Turns that found both snapshot slots in use.
-        render: `stats()` of the render core; None without cameras.
-    """
-
-    steps: int
-    simulation_time_ns: int
-    divergences: dict[int, int]
-    dropped_turns: int
-    dropped_snapshots: int
-    render: Any
 
 
 class SimulationContext:

@@ -23,7 +23,8 @@ from scene_data.cli.tiling import tile
 from scene_data.cli.video import VideoWriter, require_video
 from scene_data.registry import physics
 from scene_data.scene import SceneDescription
-from scene_data.simulation import SimulationCfg, SimulationContext
+from scene_data.simulation import SimulationContext
+from scene_data.simulation_cfg import SimulationCfg
 
 __all__ = ["Render", "run_render"]
 

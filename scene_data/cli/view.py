@@ -18,7 +18,8 @@ from scene_data.cli.camera_spec import parse_camera_spec
 from scene_data.cli.controls import make_control
 from scene_data.cli.run import add_files, rate
 from scene_data.registry import physics, visualizers
-from scene_data.simulation import SimulationCfg, SimulationContext
+from scene_data.simulation import SimulationContext
+from scene_data.simulation_cfg import SimulationCfg
 
 __all__ = ["View", "run_view"]
 
