@@ -2,8 +2,6 @@
 
 import contextlib
 import io
-import logging
-import socket
 import time
 import webbrowser
 from collections.abc import Mapping, Sequence
@@ -16,7 +14,6 @@ from numpy.typing import NDArray
 
 from scene_data.camera import WorldPose
 from scene_data.cli.tiling import tile
-from scene_data.errors import SceneDataError
 from scene_data.formats import SceneDataFormat
 from scene_data.geometry_sources import PackedGeometry
 from scene_data.provider import SceneDataProvider
@@ -28,31 +25,13 @@ from .layout import default_spacing, grid_offsets
 from .viser_cfg import ViserVisualizerCfg
 from .viser_panel import FREE_VIEW, ViserPanel
 from .viser_scene import ViserScene
+from .viser_server import open_server, reachable
 
-__all__ = ["PortInUseError", "ViserVisualizer"]
+__all__ = ["ViserVisualizer"]
 
 _CLIENT_SECONDS = 60.0
 _SETTLED_PICTURES = 3
 _SETTLED_SECONDS = 0.5
-
-# A browser that opens a connection and thinks better of it is nothing to tell people about.
-logging.getLogger("websockets.server").addHandler(logging.NullHandler())
-
-
-class PortInUseError(SceneDataError, OSError):
-    """A port that somebody else listens on.
-
-    Attributes:
-        address: The address.
-        port: The port.
-    """
-
-    def __init__(self, consumer: str, address: str, port: int, reason: str):
-        self.address = address
-        self.port = port
-        super().__init__(
-            f"The {consumer} cannot listen on {address}:{port}: {reason}. Choose another port; 0 is a free one."
-        )
 
 
 class ViserVisualizer(BaseVisualizer):
@@ -94,9 +73,9 @@ class ViserVisualizer(BaseVisualizer):
         """
         super().initialize(provider)
         scene = provider.backend.describe_scene()
-        self.server = server = _open_server(self.cfg, self.cfg.label or scene.name)
+        self.server = server = open_server(self.cfg, self.cfg.label or scene.name)
         try:
-            self.url = f"http://{_reachable(self.cfg.bind_address)}:{server.get_port()}"
+            self.url = f"http://{reachable(self.cfg.bind_address)}:{server.get_port()}"
             self._show(provider, scene)
             if self.cfg.record_to_viser is not None:
                 self._recording = server.get_scene_serializer()
@@ -350,29 +329,6 @@ class ViserVisualizer(BaseVisualizer):
         self._recording.insert_sleep(self._unrecorded)
         self._unrecorded = 0.0
         return True
-
-
-def _open_server(cfg: ViserVisualizerCfg, label: str) -> viser.ViserServer:
-    """A server on exactly the port that was asked for: viser itself would quietly take the next one."""
-    with socket.socket(socket.AF_INET6 if ":" in cfg.bind_address else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((cfg.bind_address, cfg.port))
-        except OSError as error:
-            raise PortInUseError("viser viewer", cfg.bind_address, cfg.port, error.strerror or str(error)) from error
-    with contextlib.redirect_stdout(io.StringIO()):
-        server = viser.ViserServer(cfg.bind_address, cfg.port, label=label or None, verbose=False)
-        if cfg.port not in (0, server.get_port()):
-            server.stop()
-            raise PortInUseError("viser viewer", cfg.bind_address, cfg.port, "somebody else took it just now")
-    return server
-
-
-def _reachable(address: str) -> str:
-    """An address to type in for one that stands for all of this machine's."""
-    if address in ("0.0.0.0", "::", ""):
-        return "localhost"
-    return f"[{address}]" if ":" in address else address
 
 
 def _looking_at(eye: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
