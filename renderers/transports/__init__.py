@@ -1,6 +1,6 @@
-"""Frames for other programs: in this process, over ROS 1 and ROS 2, and into MCAP files.
+"""Frames for other programs: in this process, in shared memory, over ROS 1 and ROS 2, and into MCAP files.
 
-Every transport but the Python one needs a library of its own, which is imported when the transport is first named.
+Those to ROS and MCAP need libraries of their own, which are imported when the transport is first named.
 """
 
 from importlib import import_module
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from .python import CameraPublicationTransport, ConsumerMode, FrameConsumer
     from .ros1 import MissingRosError, Ros1Transport
     from .ros2 import Ros2Transport
+    from .shared_memory import SharedMemoryTransport
+    from .shared_memory_reader import SharedFrameLease, SharedMemoryReader
 
 _LAZY = {
     "CameraPublicationTransport": ".python",
@@ -25,6 +27,9 @@ _LAZY = {
     "MissingRosError": ".ros1",
     "Ros1Transport": ".ros1",
     "Ros2Transport": ".ros2",
+    "SharedFrameLease": ".shared_memory_reader",
+    "SharedMemoryReader": ".shared_memory_reader",
+    "SharedMemoryTransport": ".shared_memory",
 }
 
 __all__ = [
@@ -38,6 +43,9 @@ __all__ = [
     "PublicationWorker",
     "Ros1Transport",
     "Ros2Transport",
+    "SharedFrameLease",
+    "SharedMemoryReader",
+    "SharedMemoryTransport",
     "TransportError",
     "TransportStatus",
     "TransportStatusCode",

@@ -13,7 +13,7 @@ class TransportStatusCode(Enum):
 
     MASTER_UNREACHABLE: the ROS 1 master does not answer; connected subscribers are served, new ones cannot find us.
     DISK_FULL and WRITE_FAILED: the file takes no more, and is readable up to its last chunk. FAILED: a middleware
-    reported what has no name of its own. STOPPED: closed.
+    reported what has no name of its own. PORT_IN_USE: another program listens there. STOPPED: closed.
     """
 
     OK = "ok"
@@ -21,6 +21,12 @@ class TransportStatusCode(Enum):
     DISK_FULL = "disk_full"
     WRITE_FAILED = "write_failed"
     FAILED = "failed"
+    SLOTS_EXHAUSTED = "slots_exhausted"
+    NAME_IN_USE = "name_in_use"
+    NO_PRODUCER = "no_producer"
+    PRODUCER_DIED = "producer_died"
+    STALE_GENERATION = "stale_generation"
+    PORT_IN_USE = "port_in_use"
     STOPPED = "stopped"
 
 
