@@ -46,7 +46,7 @@ def test_two_wires_at_once(tmp_path, capsys, monkeypatch):
 
 def test_mistakes(tmp_path, capsys, monkeypatch):
     out = ["--out", str(tmp_path)]
-    assert "Unknown transport 'smoke'. Known: mcap, ros1, ros2, shm." in failure(capsys, *out, "--publish", "smoke:signals")
+    assert "Unknown transport 'smoke'. Known: mcap, ros1, ros2" in failure(capsys, *out, "--publish", "smoke:signals")
     assert "needs an address, such as ros2:/robot" in failure(capsys, *out, "--publish", "ros2")
     missing = str(tmp_path / "nowhere" / "run.mcap")
     assert missing in failure(capsys, *out, "--publish", f"mcap:{missing}")

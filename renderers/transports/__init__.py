@@ -1,4 +1,4 @@
-"""Frames for other programs: in this process, in shared memory, over ROS 1 and ROS 2, and into MCAP files.
+"""Frames for other programs: in this process, in shared memory, over ROS 1 and ROS 2, into MCAP files, and in the browser.
 
 Those to ROS and MCAP need libraries of their own, which are imported when the transport is first named.
 """
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .python import CameraPublicationTransport, ConsumerMode, FrameConsumer
     from .ros1 import MissingRosError, Ros1Transport
     from .ros2 import Ros2Transport
+    from .stream import StreamTransport
     from .shared_memory import SharedMemoryTransport
     from .shared_memory_reader import SharedFrameLease, SharedMemoryReader
 
@@ -27,6 +28,7 @@ _LAZY = {
     "MissingRosError": ".ros1",
     "Ros1Transport": ".ros1",
     "Ros2Transport": ".ros2",
+    "StreamTransport": ".stream",
     "SharedFrameLease": ".shared_memory_reader",
     "SharedMemoryReader": ".shared_memory_reader",
     "SharedMemoryTransport": ".shared_memory",
@@ -43,6 +45,7 @@ __all__ = [
     "PublicationWorker",
     "Ros1Transport",
     "Ros2Transport",
+    "StreamTransport",
     "SharedFrameLease",
     "SharedMemoryReader",
     "SharedMemoryTransport",
