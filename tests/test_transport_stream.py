@@ -2,7 +2,11 @@
 
 import io
 import os
+import re
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 import urllib.error
@@ -20,6 +24,7 @@ from listening import wait_until
 from PIL import Image
 from test_simulation import SIDE, TOP, XML, expected_position, open_context, write_qpos
 
+from scene_data.cli import main
 from scene_data.cli.colour import colour_depth
 from scene_data.cli.tiling import tile
 from scene_data.renderers import PlaneKind
@@ -345,6 +350,66 @@ def test_only_this_machine_and_its_own_names(stream):
     assert "top rgb" in page_of(stream.url, Host=f"localhost:{stream.port}")
     with pytest.raises(urllib.error.HTTPError, match="403"):
         page_of(stream.url, Host="cameras.example:80")
+
+
+class TestCommandLine:
+    def test_serves_until_ctrl_c(self, tmp_path):
+        path = tmp_path / "slab.xml"
+        path.write_text(XML)
+        arguments = ["view", str(path), "--stream", "--camera", "top:64x48:rgb,depth", "--port", "0", "--num-envs", "2"]
+        script = (
+            "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+            f"from scene_data.cli import main\nmain({arguments!r})"
+        )
+        with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            printed = ""
+            while "Ctrl-C ends it" not in printed:
+                line = process.stdout.readline()
+                assert line, "it ended by itself"
+                printed += line
+            (url,) = re.findall(r"in stream: (http://127\.0\.0\.1:\d+/)", printed)
+            assert "top rgb" in page_of(url)
+            with urllib.request.urlopen(f"{url}streams/top/depth", timeout=WAIT_S) as answer:
+                assert b"image/jpeg" in answer.read(200)
+                process.send_signal(signal.SIGINT)
+                rest = process.stdout.read()
+                assert process.wait(20) == 0
+        assert "steps/s" in rest
+
+    def test_keeps_to_real_time(self, tmp_path, capsys):
+        path = tmp_path / "slab.xml"
+        path.write_text(XML)
+        started = time.monotonic()
+        main(["view", str(path), "--stream", "--port", "0", "--steps", "40", "--speed", "0.5"])
+        assert time.monotonic() - started > 0.8
+        assert "in stream: http://127.0.0.1:" in capsys.readouterr().out
+
+    def test_beside_a_viewer(self, tmp_path, capsys):
+        pytest.importorskip("viser", reason="the extra 'viser' is not installed")
+        path = tmp_path / "slab.xml"
+        path.write_text(XML)
+        viewer = ["--viewer", "viser", "--record", str(tmp_path / "run.viser")]
+        main(["view", str(path), "--stream", "--port", "0", "--steps", "4", "--headless", *viewer])
+        assert capsys.readouterr().out.count("http://127.0.0.1:") == 2
+
+    def test_published_by_render(self, tmp_path, capsys):
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+        arguments = ["render", "demo", "--steps", "2", "--camera", "front:32x24", "--out", str(tmp_path)]
+        main([*arguments, "--publish", f"stream:{port}"])
+        assert "0 captures published, 0 dropped" in capsys.readouterr().out, "nobody looked"
+
+    def test_mistakes(self, capsys, stream):
+        def failure(*arguments: str) -> str:
+            with pytest.raises(SystemExit) as stop:
+                main(["view", "demo", "--stream", *arguments])
+            assert stop.value.code == 2
+            return capsys.readouterr().err
+
+        assert f"127.0.0.1:{stream.port}: PORT_IN_USE" in failure("--port", str(stream.port))
+        assert "--record needs a viewer" in failure("--record", "run.viser")
+        assert "--speed must be above 0" in failure("--speed", "0")
 
 
 @pytest.fixture(scope="module")

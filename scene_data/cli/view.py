@@ -1,4 +1,4 @@
-"""`scene-data view`: simulate, and show it in a viewer."""
+"""`scene-data view`: simulate, and show it in a viewer, or its cameras' images on a page."""
 
 import os
 import sys
@@ -16,14 +16,16 @@ from rich.table import Table
 from scene_data.camera import CameraCfg
 from scene_data.cli.camera_spec import parse_camera_spec
 from scene_data.cli.controls import make_control
+from scene_data.cli.pace import Pace
 from scene_data.cli.run import add_files, rate
-from scene_data.registry import physics, visualizers
+from scene_data.registry import physics, transports, visualizers
 from scene_data.simulation import SimulationContext
 from scene_data.simulation_cfg import SimulationCfg
 
 __all__ = ["View", "run_view"]
 
 _REAL_TIME = 1.0
+_STREAMED = "free:640x480"
 
 
 @dataclass
@@ -32,8 +34,10 @@ class View:
 
     model: tyro.conf.Positional[str]
     """MJCF, MJB or URDF file, or `demo`."""
-    viewer: str = "viser"
-    """Name of a viewer; `scene-data info` lists them."""
+    viewer: str | None = None
+    """Name of a viewer; `scene-data info` lists them. By default viser, and with `--stream` none."""
+    stream: bool = False
+    """Show the images of `--camera`, or the free view, on a web page of this machine, with or without a viewer."""
     engine: str = "mujoco"
     """mujoco, mujoco_batch or mujoco_warp."""
     num_envs: int = 1
@@ -47,7 +51,7 @@ class View:
     camera: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="NAME:WxH")] = ()
     """A camera of the model, or `free`, whose image is shown beside the scene; may be repeated."""
     port: int | None = None
-    """Port of a web viewer; 0 takes a free one."""
+    """Port of the page of `--stream`, or else of a web viewer; 0 takes a free one."""
     bind_address: str | None = None
     """Network address of a web viewer: 127.0.0.1 is this machine alone, 0.0.0.0 all networks."""
     share: bool = False
@@ -76,6 +80,17 @@ class View:
             raise ValueError(f"--steps must be 0 or more, got {self.steps}")
         if self.headless and not self.steps:
             raise ValueError("--headless needs --steps: nobody is there to end it")
+        if self.speed is not None and not self.speed > 0.0:
+            raise ValueError(f"--speed must be above 0, got {self.speed}")
+        if self.viewer_name is None:
+            for option in ("max_visible_envs", "bind_address", "share", "record", "screenshot"):
+                if getattr(self, option):
+                    raise ValueError(f"--{option.replace('_', '-')} needs a viewer; name one with --viewer")
+
+    @property
+    def viewer_name(self) -> str | None:
+        """The viewer, None without one."""
+        return self.viewer or (None if self.stream else "viser")
 
 
 def run_view(args: View, console: Console) -> None:
@@ -84,49 +99,56 @@ def run_view(args: View, console: Console) -> None:
     Raises:
         UnknownNameError: There is no such viewer, engine, camera or keyframe.
         ValueError: Something in the arguments or the model cannot be used; nothing is left behind.
-        OSError: The port is taken.
+        OSError: The port of the viewer is taken.
+        TransportError: That of the stream is.
     """
-    specs = [parse_camera_spec(text) for text in args.camera]
+    specs = [parse_camera_spec(text) for text in args.camera or ((_STREAMED,) if args.stream else ())]
     cfg = SimulationCfg(
         physics.get(args.engine)(args.model, engine=args.engine, num_envs=args.num_envs),
         device=args.device,
-        cameras=[CameraCfg(spec.name, spec.width, spec.height) for spec in specs],
-        visualizer_cfgs=[_viewer_cfg(args)],
+        cameras=[CameraCfg(spec.name, spec.width, spec.height, spec.data_types) for spec in specs],
+        visualizer_cfgs=[] if args.viewer_name is None else [_viewer_cfg(args, args.viewer_name)],
         render_backend=args.render_backend,
     )
     with SimulationContext(cfg) as sim:
         if args.keyframe is not None:
             sim.reset(keyframe=args.keyframe)
-        (viewer,) = sim.visualizers
-        _announce(viewer, args, console)
+        viewers = sim.visualizers
+        for viewer in viewers:
+            _announce(viewer.name, viewer.address, args, console)
+        if args.stream:
+            _announce("stream", _add_stream(sim, args.port), args, console)
+        if not args.steps:
+            console.print("Ctrl-C ends it.")
         started = time.monotonic()
         steps = _simulate(args, sim)
         seconds = time.monotonic() - started
         if args.screenshot is not None and sim.visualizers:
             args.screenshot.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(viewer.screenshot(*args.screenshot_size)).save(args.screenshot)
+            Image.fromarray(viewers[0].screenshot(*args.screenshot_size)).save(args.screenshot)
     console.print(_closing_table(args, steps, seconds))
 
 
-def _viewer_cfg(args: View) -> Any:
+def _viewer_cfg(args: View, name: str) -> Any:
     """The configuration of the viewer that was named, with the options that it has."""
-    cfg_type = visualizers.get(args.viewer).cfg_type
+    cfg_type = visualizers.get(name).cfg_type
     known = cfg_type.command_line_options
     given = {
-        "port": args.port,
+        "port": None if args.stream else args.port,
         "bind_address": args.bind_address,
         "share": args.share or None,
         "record": args.record,
         "speed": args.speed,
     }
     fields: dict[str, Any] = {"max_visible_envs": args.max_visible_envs}
-    fields["camera_images"] = tuple(parse_camera_spec(text).name for text in args.camera)
+    specs = [parse_camera_spec(text) for text in args.camera]
+    fields["camera_images"] = tuple(spec.name for spec in specs if "rgb" in spec.data_types)
     for option, value in given.items():
         if value is None:
             continue
         if option not in known:
             names = ", ".join(f"--{name.replace('_', '-')}" for name in known if name in given) or "none of them"
-            raise ValueError(f"The viewer {args.viewer!r} has no --{option.replace('_', '-')}. It has: {names}.")
+            raise ValueError(f"The viewer {name!r} has no --{option.replace('_', '-')}. It has: {names}.")
         fields[known[option]] = value
     if "speed" in known and args.speed is None and not args.headless:
         fields[known["speed"]] = _REAL_TIME
@@ -150,23 +172,32 @@ def _has_browser() -> bool:
     return True
 
 
-def _announce(viewer: Any, args: View, console: Console) -> None:
-    if (address := viewer.address) is not None:
-        console.print(f"{args.model} in {viewer.name}: [bold cyan]{address}[/]", highlight=False, soft_wrap=True)
-    if not args.steps:
-        console.print("Ctrl-C ends it.")
+def _add_stream(sim: SimulationContext, port: int | None) -> str:
+    """Serve the cameras' images; returns the address."""
+    stream_type = transports.get("stream")
+    return sim.add_transport(stream_type() if port is None else stream_type(port)).url
+
+
+def _announce(name: str, address: str | None, args: View, console: Console) -> None:
+    if address is not None:
+        console.print(f"{args.model} in {name}: [bold cyan]{address}[/]", highlight=False, soft_wrap=True)
 
 
 def _simulate(args: View, sim: SimulationContext) -> int:
     """Steps until the end, the last viewer's end, or Ctrl-C; how many they were."""
     control = make_control(args.control, sim.physics, args.keyframe, args.seed)
-    steps = 0
+    has_viewer = args.viewer_name is not None
+    pace = None if has_viewer or args.headless else Pace(args.speed or _REAL_TIME)
+    steps, time_ns = 0, sim.simulation_time_ns
     try:
         sim.render()
-        while sim.visualizers and (not args.steps or steps < args.steps):
+        while (sim.visualizers or not has_viewer) and (not args.steps or steps < args.steps):
             sim.physics.set_control(control(steps))
             sim.step()
             steps += 1
+            before_ns, time_ns = time_ns, sim.simulation_time_ns
+            if pace is not None:
+                pace.wait((time_ns - before_ns) * 1e-9)
     except KeyboardInterrupt:
         pass
     return steps
