@@ -36,7 +36,7 @@ from scene_data.renderers import (
 )
 from scene_data.renderers.render_core.camera_poses import CameraView
 from scene_data.renderers.render_core.publication import CameraFrames, FrameTransport
-from scene_data.renderers.transports import CameraPublicationTransport
+from scene_data.renderers.transports import CameraPublicationTransport, SharedMemoryReader, SharedMemoryTransport
 
 WIDTH, HEIGHT = 640, 480
 RATES_HZ = (30, 200)
@@ -45,6 +45,7 @@ SETTLE_S = 1.0
 SLOTS = 12
 TOPIC = "/bench/cam/image_raw"
 DOMAIN = 187
+SEGMENT = "scene-data-benchmark"
 LOOPBACK = (
     "<General><Interfaces><NetworkInterface name='lo'/></Interfaces><AllowMulticast>false</AllowMulticast></General>"
     "<Discovery><ParticipantIndex>auto</ParticipantIndex><Peers><Peer address='localhost'/></Peers></Discovery>"
@@ -177,8 +178,18 @@ def listen(wire: str) -> None:
             TOPIC, Image, lambda image: tell(image.header.stamp.to_nsec()), buff_size=2**24, tcp_nodelay=True
         )
         rospy.spin()
+    elif wire == "shm":
+        _listen_shared_memory(tell)
     else:
         _listen_dds(tell)
+
+
+def _listen_shared_memory(tell: Callable[[int], None]) -> None:
+    reader, last = SharedMemoryReader(SEGMENT, timeout=10.0), 0
+    while True:
+        with reader.wait("cam", PlaneKind.RGB, last) as lease:
+            tell(lease.stamp.simulation_time_ns)
+            last = lease.sequence
 
 
 def _listen_dds(tell: Callable[[int], None]) -> None:
@@ -284,6 +295,12 @@ def run_ros2() -> None:
             over_wire("ros2", Ros2Transport("/bench"), core, dict(os.environ), stalled)
 
 
+def run_shared_memory() -> None:
+    for stalled in (0, 1):
+        with new_core() as core:
+            over_wire("shm", SharedMemoryTransport(SEGMENT), core, dict(os.environ), stalled)
+
+
 def run_python() -> None:
     for stalled in (0, 1):
         for rate_hz in RATES_HZ:
@@ -336,6 +353,7 @@ def run_mcap() -> None:
 
 RUNS: dict[str, tuple[str, Callable[[], None]]] = {
     "python": ("numpy", run_python),
+    "shm": ("mmap", run_shared_memory),
     "ros1": ("rospy", run_ros1),
     "ros2": ("cyclonedds", run_ros2),
     "mcap": ("mcap", run_mcap),
@@ -345,7 +363,7 @@ RUNS: dict[str, tuple[str, Callable[[], None]]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("transports", nargs="*", metavar="|".join(RUNS), help="default: all that is installed")
-    parser.add_argument("--listen", choices=("ros1", "ros2"), help=argparse.SUPPRESS)
+    parser.add_argument("--listen", choices=("ros1", "ros2", "shm"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.listen:
         listen(arguments.listen)

@@ -16,6 +16,7 @@ import pytest
 from listening import WAIT_S, Listener, digest, wait_until
 from test_simulation import SIDE, TOP, XML, open_context, write_qpos
 
+from scene_data.cli import main
 from scene_data.errors import UnknownNameError
 from scene_data.renderers import FrameStamp, PlaneKind, StaleGenerationError
 from scene_data.renderers.transports import (
@@ -364,6 +365,24 @@ def test_a_forked_child_holds_nothing(name):
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status), "the child thought that it had a lease"
+
+
+def test_from_the_command_line(name, tmp_path, capsys):
+    main(
+        [
+            "render",
+            "demo",
+            "--steps",
+            "2",
+            "--camera",
+            "front:32x24:rgb",
+            "--out",
+            str(tmp_path),
+            "--publish",
+            f"shm:{name}",
+        ]
+    )
+    assert "0 captures published, 0 dropped" in capsys.readouterr().out, "nobody read"
 
 
 def test_mistakes(sim, transport, name):

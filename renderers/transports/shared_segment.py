@@ -305,9 +305,8 @@ def _give_name(locks: LockFile, name: str) -> None:
     try:
         while True:
             try:
-                os.link(
-                    locks.path, _path(name).name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=True
-                )  # the folders make Python call linkat, which alone can follow
+                # Given folders, Python calls linkat, which alone can follow the path of an open file.
+                os.link(locks.path, _path(name).name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=True)
                 return
             except FileExistsError:
                 if not _remove_if_abandoned(name):

@@ -14,6 +14,10 @@ class TransportStatusCode(Enum):
     MASTER_UNREACHABLE: the ROS 1 master does not answer; connected subscribers are served, new ones cannot find us.
     DISK_FULL and WRITE_FAILED: the file takes no more, and is readable up to its last chunk. FAILED: a middleware
     reported what has no name of its own. PORT_IN_USE: another program listens there. STOPPED: closed.
+
+    In shared memory, SLOTS_EXHAUSTED: readers hold all the room for frames. NAME_IN_USE: another producer has the name.
+    NO_PRODUCER: nobody has it. PRODUCER_DIED: whoever had it ended without closing. STALE_GENERATION: the cameras were
+    replaced.
     """
 
     OK = "ok"
