@@ -29,6 +29,7 @@ from scene_data.cli.colour import colour_depth
 from scene_data.cli.tiling import tile
 from scene_data.renderers import PlaneKind
 from scene_data.renderers.transports import StreamTransport, TransportError, TransportStatusCode
+from scene_data.renderers.transports import stream as stream_module
 
 STEP_NS = 10_000_000
 WAIT_S = 20.0
@@ -174,7 +175,7 @@ class TestPictures:
 class TestDemand:
     def test_no_client_no_render_and_no_encoding(self, sim, stream, monkeypatch):
         encoded = []
-        monkeypatch.setattr("scene_data.renderers.transports.stream._jpeg", lambda *_: encoded.append(1) or b"")
+        monkeypatch.setattr(stream_module, "_jpeg", lambda *_: encoded.append(1) or b"")
         page_of(stream.url)
         for _ in range(5):
             sim.step()
@@ -312,6 +313,27 @@ class TestReload:
             picture, time_ns = client.read()
         assert time_ns == STEP_NS
         assert_same_picture(picture, tile(sim.cameras["top"].data.lease("rgb").numpy()))
+
+    def test_what_was_encoded_meanwhile_is_not_shown(self, sim, stream, model, monkeypatch):
+        started, may_end = threading.Event(), threading.Event()
+        encode = stream_module._jpeg
+
+        def encode_late(*arguments) -> bytes:
+            started.set()
+            assert may_end.wait(WAIT_S)
+            return encode(*arguments)
+
+        sim.step()
+        monkeypatch.setattr(stream_module, "_jpeg", encode_late)
+        with Client(stream) as client:
+            wait_until_ready(stream)
+            sim.step()
+            assert started.wait(WAIT_S)
+            sim.reload(model)
+            may_end.set()
+            assert stream.flush(WAIT_S)
+            sim.step()
+            assert client.read()[1] == STEP_NS
 
     def test_clients_of_a_camera_that_is_gone_are_sent_away(self, sim, stream, model):
         with Client(stream) as client:
