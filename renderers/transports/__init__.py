@@ -1,4 +1,4 @@
-"""Frames for other programs: in this process, in shared memory, over ROS 1 and ROS 2, into MCAP files, and in the browser.
+"""Frames for other programs: in this process, in shared memory, over ROS 1 and ROS 2, into MCAP files, in the browser.
 
 Those to ROS and MCAP need libraries of their own, which are imported when the transport is first named.
 """
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from .python import CameraPublicationTransport, ConsumerMode, FrameConsumer
     from .ros1 import MissingRosError, Ros1Transport
     from .ros2 import Ros2Transport
-    from .stream import StreamTransport
     from .shared_memory import SharedMemoryTransport
     from .shared_memory_reader import SharedFrameLease, SharedMemoryReader
+    from .stream import StreamTransport
 
 _LAZY = {
     "CameraPublicationTransport": ".python",
@@ -28,10 +28,10 @@ _LAZY = {
     "MissingRosError": ".ros1",
     "Ros1Transport": ".ros1",
     "Ros2Transport": ".ros2",
-    "StreamTransport": ".stream",
     "SharedFrameLease": ".shared_memory_reader",
     "SharedMemoryReader": ".shared_memory_reader",
     "SharedMemoryTransport": ".shared_memory",
+    "StreamTransport": ".stream",
 }
 
 __all__ = [
@@ -45,10 +45,10 @@ __all__ = [
     "PublicationWorker",
     "Ros1Transport",
     "Ros2Transport",
-    "StreamTransport",
     "SharedFrameLease",
     "SharedMemoryReader",
     "SharedMemoryTransport",
+    "StreamTransport",
     "TransportError",
     "TransportStatus",
     "TransportStatusCode",
