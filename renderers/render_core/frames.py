@@ -1,6 +1,5 @@
 """The frame store: a fixed budget of slots and bytes, written through writers and read through leases."""
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -13,6 +12,7 @@ import warp as wp
 from scene_data.streams import work_order_of
 
 from .blanks import BlankCounter
+from .brief_lock import BriefLock
 from .durations import Durations, DurationSummary
 from .layout import FrameStamp, PlaneKind, PlaneLayout
 from .leases import FrameLease, Hold, ReturnQueue
@@ -50,7 +50,7 @@ class FrameBoundary:
         self.work_order = work_order_of(self.device)
         self._pool = SlotPool(max_slots, max_bytes, self.work_order)
         self._returns = ReturnQueue()
-        self._lock = threading.Lock()
+        self._lock = BriefLock()
         self._stopped = False
         self._generation = 0
         self._epoch = 0  # grows with each reconfigure, also where the generation stays
