@@ -286,10 +286,12 @@ def resolve_rgb(
 ):
     """Unpack ARGB words; pixels with alpha 0 saw nothing and show the background."""
     env, lane = wp.tid()
-    for i in range(lane, frame.shape[1], lanes):
+    is_blank = diverged[env] != 0
+    pixels = frame.shape[1]
+    for i in range(lane, pixels, lanes):
         word = packed[env, first + i]
         colour = background
-        if diverged[env] == 0 and (word >> wp.uint32(24)) != wp.uint32(0):
+        if not is_blank and (word >> wp.uint32(24)) != wp.uint32(0):
             colour = wp.vec3ub(wp.uint8(word >> wp.uint32(16)), wp.uint8(word >> wp.uint32(8)), wp.uint8(word))
         frame[env, i] = colour
 
@@ -305,10 +307,12 @@ def resolve_rgba(
 ):
     """Unpack ARGB words; pixels that saw nothing show the background with alpha 0."""
     env, lane = wp.tid()
-    for i in range(lane, frame.shape[1], lanes):
+    is_blank = diverged[env] != 0
+    pixels = frame.shape[1]
+    for i in range(lane, pixels, lanes):
         word = packed[env, first + i]
         colour = wp.vec4ub(background[0], background[1], background[2], wp.uint8(0))
-        if diverged[env] == 0 and (word >> wp.uint32(24)) != wp.uint32(0):
+        if not is_blank and (word >> wp.uint32(24)) != wp.uint32(0):
             colour = wp.vec4ub(
                 wp.uint8(word >> wp.uint32(16)), wp.uint8(word >> wp.uint32(8)), wp.uint8(word), wp.uint8(255)
             )
@@ -325,9 +329,11 @@ def resolve_depth(
 ):
     """Distance along the optical axis [m]; the tracer's 0 is a miss and becomes infinite."""
     env, lane = wp.tid()
-    for i in range(lane, frame.shape[1], lanes):
+    is_blank = diverged[env] != 0
+    pixels = frame.shape[1]
+    for i in range(lane, pixels, lanes):
         z = depth[env, first + i]
-        if diverged[env] != 0 or z <= 0.0:
+        if is_blank or z <= 0.0:
             z = wp.inf
         frame[env, i] = z
 
@@ -351,10 +357,12 @@ def resolve_distance(
     pixel [m], is above 0, rays are parallel instead.
     """
     env, lane = wp.tid()
-    for i in range(lane, frame.shape[1], lanes):
+    is_blank = diverged[env] != 0
+    pixels = frame.shape[1]
+    for i in range(lane, pixels, lanes):
         z = depth[env, first + i]
         distance = float(wp.inf)
-        if diverged[env] == 0 and z > 0.0:
+        if not is_blank and z > 0.0:
             u = float(i % width) + 0.5 - 0.5 * float(width)
             v = float(i // width) + 0.5 - 0.5 * float(height)
             k = intrinsic[env, camera]
@@ -378,10 +386,12 @@ def resolve_segmentation(
 ):
     """Pairs (object id, object type), (-1, -1) where nothing was hit; extra geometry has its own ids and type 0."""
     env, lane = wp.tid()
-    for i in range(lane, frame.shape[1], lanes):
+    is_blank = diverged[env] != 0
+    pixels = frame.shape[1]
+    for i in range(lane, pixels, lanes):
         hit = objects[env, first + i]
         if hit[1] == geom_type and hit[0] >= geom_count:
             hit = wp.vec2i(slot_id[env, hit[0] - geom_count], 0)
-        if diverged[env] != 0:
+        if is_blank:
             hit = wp.vec2i(-1, -1)
         frame[env, i] = hit
