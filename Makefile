@@ -19,7 +19,7 @@ $(BIN)/python:
 		&& $(PYTHON) -m pip --python $(BIN)/python install pip; }
 
 $(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install -c constraints.txt -e '.[torch,video,newton,usd,viser,ros2,mcap,gym,dev]'
+	$(BIN)/python -m pip install -c constraints.txt -e '.[torch,video,newton,rerun,usd,viser,ros2,mcap,gym,dev]'
 	touch $@
 
 # ROS 1 is in no package index. Debian's packages come last in the path, so that they hide none of the environment's.
@@ -79,6 +79,7 @@ docs: $(INSTALLED) ## Build the documentation into build/docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/docs
 
 bench: $(INSTALLED) ## Measure the ratios that the documentation speaks of
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[bench]'
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
 clean: ## Remove what the targets made, the virtual environment included

@@ -19,6 +19,7 @@ EXTRA_OF_LIBRARY = {
     "ovrtx": "ovrtx",
     "ovstage": "ovrtx",
     "pxr": "usd",
+    "pyglet": "newton",
     "rerun": "rerun",
     "torch": "torch",
     "viser": "viser",
