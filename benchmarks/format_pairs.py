@@ -1,11 +1,11 @@
 """What a converting read costs for each pair of formats, and beside Isaac Lab's own provider.
 
-Prints medians of interleaved runs: each pair as a ratio to one `warp.copy` of the bytes that the read writes, and where
-Isaac Lab's wheel lies in build/peer (`make test-peer` fetches it), to the same read by its provider.
+Prints medians over rounds in which the readers take turns, in both orders: each pair as a ratio to one `warp.copy` of
+the bytes that the read writes, and where Isaac Lab's wheel lies in build/peer (`make test-peer` fetches it), to the
+same read by its provider.
 Run: python benchmarks/format_pairs.py
 """
 
-import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -19,7 +19,8 @@ import warp as wp
 from scene_data import SceneDataBackend, SceneDataFormat, SceneDataProvider
 
 TRANSFORM_COUNT = 131_072
-ROUNDS = 15
+ROUNDS = 101
+CLEAN_ROUNDS = 15
 CLEAN_READS = 500
 PEER = Path(__file__).resolve().parents[1] / "build" / "peer"
 SOURCES = ("Vec3_Quat", "Vec3_Matrix33", "Transform", "Matrix44", "Vec3d_Matrix33d")
@@ -33,12 +34,22 @@ def seconds(call: Callable[[], object], calls: int = 1) -> float:
     return (time.perf_counter() - start) / calls
 
 
-def medians(calls: list[Callable[[], object]], rounds: int, repeat: int = 1) -> list[float]:
-    """Median time of each call, all of them taking turns."""
+def times_of(calls: list[Callable[[], object]], rounds: int, repeat: int = 1) -> np.ndarray:
+    """Seconds of each call, shape (rounds, calls): all take turns, every other round from the last one to the first."""
     for call in calls:
         call()
-    times = [[seconds(call, repeat) for call in calls] for _ in range(rounds)]
-    return [statistics.median(column) for column in zip(*times, strict=True)]
+    times = np.empty((rounds, len(calls)))
+    order = list(range(len(calls)))
+    for row in times:
+        for index in order:
+            row[index] = seconds(calls[index], repeat)
+        order.reverse()
+    return times
+
+
+def ratio(times: np.ndarray, index: int, peer: int) -> float:
+    """Median over the rounds of how often one call's time holds another's."""
+    return float(np.median(times[:, index] / times[:, peer]))
 
 
 def poses(name: str) -> Any:
@@ -130,12 +141,13 @@ def main() -> None:
             ours = Reader(SceneDataFormat, SceneDataProvider, SceneDataBackend(), published, target)
             theirs = peer_reader(peer, published, target) if peer else None
             readers = [ours] if theirs is None else [ours, theirs]
-            converting = medians([reader.converting for reader in readers] + [plain_copy(ours.output)], ROUNDS)
-            clean = medians([reader.clean for reader in readers], ROUNDS, CLEAN_READS)
-            pair = f"{source} to {target}"
-            against = [f"{times[0] / times[1]:8.2f}" if theirs else f"{'-':>8}" for times in (converting, clean)]
-            cost = f"{converting[0] * 1e3:9.2f} ms{converting[0] / converting[-1]:8.2f}{against[0]}"
-            print(f"{pair:40}{cost}{clean[0] * 1e6:7.2f} us{against[1]}")
+            copy = len(readers)
+            converting = times_of([reader.converting for reader in readers] + [plain_copy(ours.output)], ROUNDS)
+            clean = times_of([reader.clean for reader in readers], CLEAN_ROUNDS, CLEAN_READS)
+            against = [f"{ratio(times, 0, 1):8.2f}" if theirs else f"{'-':>8}" for times in (converting, clean)]
+            milliseconds, microseconds = np.median(converting[:, 0]) * 1e3, np.median(clean[:, 0]) * 1e6
+            cost = f"{milliseconds:9.2f} ms{ratio(converting, 0, copy):8.2f}{against[0]}"
+            print(f"{f'{source} to {target}':40}{cost}{microseconds:7.2f} us{against[1]}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,14 @@ import warp as wp
 
 from scene_data.backend import publication_device
 from scene_data.formats import SceneDataFormat
-from scene_data.transforms import SCALED_FORMATS, can_convert, conversion_kernel, identity_of
+from scene_data.transforms import (
+    SCALED_FORMATS,
+    can_convert,
+    gather_kernel,
+    identity_of,
+    scatter_kernel,
+    straight_kernel,
+)
 
 __all__ = ["Conversion", "allocate_missing", "bind", "bound_arrays", "publication_count"]
 
@@ -93,7 +100,7 @@ class Conversion:
             raise self._count_error(length)
         check_array("The mapping", self._mapping, wp.array, wp.int32, self.source_count, self.device)
         check_array("The array of scales", self._scales, wp.array, wp.vec3f, limit, self.device)
-        self._launch(target, gathers=False, dim=self.source_count, limit=limit)
+        self._launch(target, self.source_count, limit)
 
     def _write_fabric(self, target: Any) -> None:
         length = len(target.matrices)
@@ -101,16 +108,18 @@ class Conversion:
             raise self._count_error(length)
         check_array("The mapping", self._mapping, wp.fabricarray, wp.int32, length, self.device)
         check_array("The array of scales", self._scales, wp.array, wp.vec3f, self.source_count, self.device)
-        self._launch(target, gathers=self._mapping is not None, dim=length, limit=self.source_count)
+        self._launch(target, length, self.source_count)
 
-    def _launch(self, target: Any, *, gathers: bool, dim: int, limit: int) -> None:
-        wp.launch(
-            conversion_kernel(self._source._cls, self._target_format, gathers),
-            dim=dim,
-            inputs=[self._source, self._mapping, self._scales, limit],
-            outputs=[target],
-            device=self.device,
-        )
+    def _launch(self, target: Any, dim: int, limit: int) -> None:
+        pair = self._source._cls, self._target_format
+        inputs = [self._source, self._mapping, self._scales, limit]
+        if self._mapping is None and self._scales is None:
+            kernel, inputs = straight_kernel(*pair), [self._source]
+        elif isinstance(self._mapping, wp.fabricarray):
+            kernel = gather_kernel(*pair)
+        else:
+            kernel = scatter_kernel(*pair)
+        wp.launch(kernel, dim=dim, inputs=inputs, outputs=[target], device=self.device)
 
     def _count_error(self, count: int | None) -> ValueError:
         mapping = "without a mapping" if self._mapping is None else f"with a mapping to {self._count} slots"

@@ -21,7 +21,14 @@ import warp as wp
 
 from scene_data.formats import SceneDataFormat
 
-__all__ = ["SCALED_FORMATS", "can_convert", "conversion_kernel", "identity_of"]
+__all__ = [
+    "SCALED_FORMATS",
+    "can_convert",
+    "gather_kernel",
+    "identity_of",
+    "scatter_kernel",
+    "straight_kernel",
+]
 
 SCALED_FORMATS = (SceneDataFormat.TransposedMatrix44d, SceneDataFormat.FabricMatrix44)
 """Destinations that can carry a static scale."""
@@ -51,35 +58,27 @@ def can_convert(source_format: Any, target_format: Any) -> bool:
 
 
 @cache
-def conversion_kernel(source_format: Any, target_format: Any, gathers: bool = False) -> wp.Kernel:
-    """Kernel that converts poses.
+def straight_kernel(source_format: Any, target_format: Any) -> wp.Kernel:
+    """Kernel (source, target) that converts each pose in place of the same index, without a scale.
 
-    Its arguments are (source, mapping, scales, limit, target); null arrays stand for the identity mapping and no scale.
-
-    Args:
-        source_format: Format to read.
-        target_format: Format to write; `can_convert` tells whether the pair is known.
-        gathers: The kernel runs over targets and `mapping`, a Fabric array, holds the source of each; `scales` are
-            indexed by source, and `limit` is the number of sources. Otherwise it runs over sources, `mapping` is an
-            array that holds the target of each, `scales` are indexed by target, and `limit` is the number of targets.
-            Indices that are negative or not below the limit are skipped.
+    Most reads are of this kind, and what it leaves out would cost a quarter of them.
     """
-    if gathers:
 
-        @wp.kernel(module="unique", enable_backward=False)
-        def gather(
-            source: source_format,
-            mapping: wp.fabricarray(dtype=wp.int32),
-            scales: wp.array(dtype=wp.vec3f),
-            limit: wp.int32,
-            target: target_format,
-        ):
-            i = wp.tid()
-            j = mapping[i]
-            if j >= 0 and j < limit:
-                write_pose(target, i, read_position(source, j), read_orientation(source, j), read_scale(scales, j))
+    @wp.kernel(module="unique", enable_backward=False)
+    def straight(source: source_format, target: target_format):
+        i = wp.tid()
+        write_pose(target, i, read_position(source, i), read_orientation(source, i), wp.vec3d(wp.float64(1.0)))
 
-        return gather
+    return straight
+
+
+@cache
+def scatter_kernel(source_format: Any, target_format: Any) -> wp.Kernel:
+    """Kernel (source, mapping, scales, limit, target) that runs over sources.
+
+    `mapping`, an array, holds the target of each source, and `scales` are indexed by target; null arrays stand for the
+    identity mapping and no scale. Targets that are negative or not below `limit`, their number, are skipped.
+    """
 
     @wp.kernel(module="unique", enable_backward=False)
     def scatter(
@@ -97,6 +96,30 @@ def conversion_kernel(source_format: Any, target_format: Any, gathers: bool = Fa
             write_pose(target, j, read_position(source, i), read_orientation(source, i), read_scale(scales, j))
 
     return scatter
+
+
+@cache
+def gather_kernel(source_format: Any, target_format: Any) -> wp.Kernel:
+    """Kernel (source, mapping, scales, limit, target) that runs over targets.
+
+    `mapping`, a Fabric array, holds the source of each target, and `scales` are indexed by source; a null array stands
+    for no scale. Sources that are negative or not below `limit`, their number, are skipped.
+    """
+
+    @wp.kernel(module="unique", enable_backward=False)
+    def gather(
+        source: source_format,
+        mapping: wp.fabricarray(dtype=wp.int32),
+        scales: wp.array(dtype=wp.vec3f),
+        limit: wp.int32,
+        target: target_format,
+    ):
+        i = wp.tid()
+        j = mapping[i]
+        if j >= 0 and j < limit:
+            write_pose(target, i, read_position(source, j), read_orientation(source, j), read_scale(scales, j))
+
+    return gather
 
 
 def identity_of(dtype: Any) -> Any:
@@ -220,13 +243,37 @@ def is_rotation(x: wp.vec3f, y: wp.vec3f, z: wp.vec3f):
 
 
 @wp.func
+def quat_of_rotation(m: wp.mat33f):
+    """Quaternion of a rotation matrix, without a branch: random rotations would mispredict every other one.
+
+    4 q qT is linear in the matrix, and each of its columns is the quaternion times four times one of its parts. The
+    column with the largest part is taken, so that nothing cancels.
+    """
+    xx = 1.0 + m[0, 0] - m[1, 1] - m[2, 2]
+    yy = 1.0 - m[0, 0] + m[1, 1] - m[2, 2]
+    zz = 1.0 - m[0, 0] - m[1, 1] + m[2, 2]
+    ww = 1.0 + m[0, 0] + m[1, 1] + m[2, 2]
+    xy = m[0, 1] + m[1, 0]
+    xz = m[0, 2] + m[2, 0]
+    yz = m[1, 2] + m[2, 1]
+    xw = m[2, 1] - m[1, 2]
+    yw = m[0, 2] - m[2, 0]
+    zw = m[1, 0] - m[0, 1]
+    columns = wp.mat44f(xx, xy, xz, xw, xy, yy, yz, yw, xz, yz, zz, zw, xw, yw, zw, ww)
+    x_or_y = wp.int32(yy > xx)
+    z_or_w = 2 + wp.int32(ww > zz)
+    q = columns[x_or_y + (z_or_w - x_or_y) * wp.int32(wp.max(zz, ww) > wp.max(xx, yy))]
+    q = q * (1.0 / wp.sqrt(wp.dot(q, q)))
+    return wp.quatf(q[0], q[1], q[2], q[3])
+
+
+@wp.func
 def nearest_quat(first: wp.vec3f, second: wp.vec3f, third: wp.vec3f):
     x = unit(first)
     y = unit(second)
     z = unit(third)
     axes_squared = wp.dot(x, x) + wp.dot(y, y) + wp.dot(z, z)
     if wp.isnan(axes_squared):
-        # `wp.quat_from_matrix` would make it zero.
         return wp.quatf(axes_squared, axes_squared, axes_squared, axes_squared)
     # The first two axes decide, and a flattened one follows from the others.
     if wp.dot(x, x) == 0.0:
@@ -238,7 +285,7 @@ def nearest_quat(first: wp.vec3f, second: wp.vec3f, third: wp.vec3f):
         return wp.quat_identity()
     y = unit(y)
     z = wp.cross(x, y)
-    return wp.quat_from_matrix(wp.matrix_from_cols(x, y, z))
+    return quat_of_rotation(wp.matrix_from_cols(x, y, z))
 
 
 @wp.func
@@ -248,7 +295,7 @@ def to_quat(m: wp.mat33f):
     z = wp.vec3f(m[0, 2], m[1, 2], m[2, 2])
     if is_rotation(x, y, z):
         # What engines publish; the rest is for matrices that somebody wrote.
-        return wp.quat_from_matrix(m)
+        return quat_of_rotation(m)
     return nearest_quat(x, y, z)
 
 
