@@ -4,6 +4,8 @@ The modules named `stage_*` write its parts. USD is loaded with this module.
 """
 
 import tempfile
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
 from scene_data.errors import MissingDependencyError, UnknownNameError
@@ -37,10 +39,11 @@ class SceneStage:
             temporary folder that goes with this object.
         env_spacing: Distance between neighbouring environments [m]; at 0 they share one place, as in the engine.
         time_codes_per_second: Time codes of one second, of USD's own default 24.
+        envs: Environments to write; None is all of them.
 
     Attributes:
         scene: What was written.
-        stage: The `Usd.Stage`.
+        layer: Where it was written to.
 
     Raises:
         UnknownNameError: `path` has another suffix.
@@ -54,24 +57,30 @@ class SceneStage:
         *,
         env_spacing: float = 0.0,
         time_codes_per_second: float = 24.0,
+        envs: Sequence[int] | None = None,
     ):
         if not env_spacing >= 0.0:
             raise ValueError(f"env_spacing must be 0 m or more, got {env_spacing}")
         if not time_codes_per_second > 0.0:
             raise ValueError(f"time_codes_per_second must be above 0, got {time_codes_per_second}")
         self.scene = scene
-        self._layer, files = self._open_layer(path)
-        author_layer(self._layer, scene, files, env_spacing)
-        self._layer.timeCodesPerSecond = self._layer.framesPerSecond = time_codes_per_second
-        self.stage = Usd.Stage.Open(self._layer)
+        self._envs = range(scene.num_envs) if envs is None else envs
+        self.layer, files = self._open_layer(path)
+        author_layer(self.layer, scene, self._envs, files, env_spacing)
+        self.layer.timeCodesPerSecond = self.layer.framesPerSecond = time_codes_per_second
         self._time: float | None = None
-        bodies = BodyMotion(self._layer, scene)
+        bodies = BodyMotion(self.layer, scene, self._envs)
         self._motions: list[Motion] = [
             bodies,
-            CameraMotion(self._layer, scene, bodies),
-            LightMotion(self._layer, scene, bodies),
+            CameraMotion(self.layer, scene, self._envs, bodies),
+            LightMotion(self.layer, scene, self._envs, bodies),
         ]
         self._deformables: DeformableMotion | None = None
+
+    @cached_property
+    def stage(self) -> Usd.Stage:
+        """The stage. What only records motion never composes it."""
+        return Usd.Stage.Open(self.layer)
 
     def _open_layer(self, path: str | Path | None) -> tuple[Sdf.Layer, TextureFiles]:
         if path is None:
@@ -105,19 +114,27 @@ class SceneStage:
             if time_code is not None:
                 self._extend_time_line(time_code)
 
+    def continue_in(self, layer: Sdf.Layer, provider: SceneDataProvider) -> None:
+        """Write samples to another layer from now on, which is to say to one of `declare_motion`.
+
+        The first update there writes everything, so that the layer can be read by itself.
+        """
+        for motion in self._motions_from(provider):
+            motion.continue_in(layer)
+
     def save(self) -> None:
         """Write the file. ValueError if the stage has none."""
-        if self._layer.anonymous:
+        if self.layer.anonymous:
             raise ValueError("This stage has no file to be saved to; give SceneStage a path.")
-        self._layer.Save()
+        self.layer.Save()
 
     def _motions_from(self, provider: SceneDataProvider) -> list[Motion]:
         if self._deformables is None:
-            self._deformables = DeformableMotion(self._layer, self.scene, provider)
+            self._deformables = DeformableMotion(self.layer, self.scene, self._envs, provider)
             self._motions.append(self._deformables)
         return self._motions
 
     def _extend_time_line(self, time: float) -> None:
         if self._time is None:
-            self._layer.startTimeCode = time
-        self._layer.endTimeCode = self._time = time
+            self.layer.startTimeCode = time
+        self.layer.endTimeCode = self._time = time

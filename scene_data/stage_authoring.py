@@ -6,6 +6,7 @@ share the composed shapes of one, unless a camera or a light on it moves by itse
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from scene_data.stage_shapes import define_mesh, define_shape, define_surface
 from scene_data.tessellation import tessellate_height_field
 from scene_data.usd_paths import join_path, unique_identifiers
 
-__all__ = ["MATRIX_OP", "author_layer", "driven_cameras", "driven_lights"]
+__all__ = ["MATRIX_OP", "author_layer", "declare_motion", "driven_cameras", "driven_lights"]
 
 MATRIX_OP = "xformOp:transform"
 """The attribute that holds the pose of a body, a camera or a light."""
@@ -40,17 +41,27 @@ def driven_lights(scene: SceneDescription) -> list[int]:
     return [index for index, light in enumerate(scene.lights) if light.mode != _FIXED]
 
 
-def author_layer(layer: Sdf.Layer, scene: SceneDescription, files: TextureFiles, env_spacing: float) -> None:
+def author_layer(
+    layer: Sdf.Layer, scene: SceneDescription, envs: Sequence[int], files: TextureFiles, env_spacing: float
+) -> None:
     """Write the scene in its default configuration.
 
     Args:
         layer: An empty layer. No stage may look at it meanwhile: it would compose every environment as it appears.
         scene: What to write.
+        envs: Which of its environments.
         files: Textures.
         env_spacing: Distance between neighbouring environments [m].
     """
     _Author(Usd.Stage.Open(layer), scene, files, env_spacing).write_prototypes()
-    _clone(layer, scene, env_spacing)
+    _clone(layer, scene, envs, env_spacing)
+
+
+def declare_motion(layer: Sdf.Layer, scene: SceneDescription, envs: Sequence[int]) -> None:
+    """Declare, in a layer of samples, every attribute that moves. `author_layer` has done so in its own."""
+    with Sdf.ChangeBlock():
+        for env in envs:
+            _declare_motion(layer, scene, scene.env_path(env))
 
 
 def _root_of(scene: SceneDescription) -> str:
@@ -181,18 +192,18 @@ class _Author:
         return light.type in ("directional", "image") or self._env_spacing == 0.0
 
 
-def _clone(layer: Sdf.Layer, scene: SceneDescription, env_spacing: float) -> None:
+def _clone(layer: Sdf.Layer, scene: SceneDescription, envs: Sequence[int], env_spacing: float) -> None:
     """Write the environments, with every attribute that will move declared: later, each would cost a recomposition."""
-    template = scene.env_path(0)
+    if not len(envs):
+        return
+    template = scene.env_path(envs[0])
     _write_env(layer, scene, template)
-    offsets = env_offsets(scene.num_envs, env_spacing)
-    for env in range(scene.num_envs):
+    for env in envs[1:]:
         path = scene.env_path(env)
-        if env > 0:
-            Sdf.CreatePrimInLayer(layer, path)
-            Sdf.CopySpec(layer, template, layer, path)
+        Sdf.CreatePrimInLayer(layer, path)
+        Sdf.CopySpec(layer, template, layer, path)
     if env_spacing:
-        _place_envs(layer, scene, offsets)
+        _place_envs(layer, scene, envs, env_offsets(len(envs), env_spacing))
     ancestor = Sdf.Path(template).GetParentPath()
     while ancestor.GetParentPath() != Sdf.Path.absoluteRootPath:
         spec = layer.GetPrimAtPath(ancestor)
@@ -204,6 +215,10 @@ def _write_env(layer: Sdf.Layer, scene: SceneDescription, path: str) -> None:
     env = Sdf.CreatePrimInLayer(layer, path)
     env.specifier, env.typeName = Sdf.SpecifierDef, "Xform"
     env.referenceList.Prepend(Sdf.Reference("", _env_prototype_of(scene)))
+    _declare_motion(layer, scene, path)
+
+
+def _declare_motion(layer: Sdf.Layer, scene: SceneDescription, path: str) -> None:
     driven = [scene.cameras[index] for index in driven_cameras(scene)]
     driven_too = [scene.lights[index] for index in driven_lights(scene)]
     types = Sdf.ValueTypeNames
@@ -218,9 +233,9 @@ def _declare(layer: Sdf.Layer, prim: str, attribute: str, kind: Sdf.ValueTypeNam
     Sdf.JustCreatePrimAttributeInLayer(layer, f"{prim}.{attribute}", kind)
 
 
-def _place_envs(layer: Sdf.Layer, scene: SceneDescription, offsets: NDArray[np.float64]) -> None:
+def _place_envs(layer: Sdf.Layer, scene: SceneDescription, envs: Sequence[int], offsets: NDArray[np.float64]) -> None:
     translate = "xformOp:translate"
-    for env, offset in enumerate(offsets):
+    for env, offset in zip(envs, offsets, strict=True):
         prim = layer.GetPrimAtPath(scene.env_path(env))
         Sdf.AttributeSpec(prim, translate, Sdf.ValueTypeNames.Double3).default = Gf.Vec3d(*offset.tolist())
         order = Sdf.AttributeSpec(prim, "xformOpOrder", Sdf.ValueTypeNames.TokenArray, Sdf.VariabilityUniform)

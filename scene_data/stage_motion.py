@@ -31,30 +31,41 @@ class Motion(ABC):
     def write(self, time: float | None) -> None:
         """Write what was read. Called within an `Sdf.ChangeBlock`, as `AttributeRows.write`."""
 
+    @abstractmethod
+    def continue_in(self, layer: Sdf.Layer) -> None:
+        """Write to another layer from now on, as `AttributeRows.continue_in`."""
+
 
 class BodyMotion(Motion):
     """The pose of every body, in its environment.
 
     Attributes:
-        matrices: What was read last, environment-major, `(num_envs * nbody, 4, 4)` float64.
+        matrices: What was read last, environment-major, `(len(envs) * nbody, 4, 4)` float64.
     """
 
-    def __init__(self, layer: Sdf.Layer, scene: SceneDescription):
-        self.matrices = np.tile(rest_matrices(scene.bodies), (scene.num_envs, 1, 1))
-        self._rows = AttributeRows(layer, _matrix_paths(scene, scene.bodies), self.matrices, encode_matrices)
+    def __init__(self, layer: Sdf.Layer, scene: SceneDescription, envs: Sequence[int]):
+        self.matrices = np.tile(rest_matrices(scene.bodies), (len(envs), 1, 1))
+        self._count = scene.num_envs * len(scene.bodies)
+        self._chosen = _part_rows(envs, len(scene.bodies), range(len(scene.bodies)))
+        self._rows = AttributeRows(layer, _matrix_paths(scene, envs, scene.bodies), self.matrices, encode_matrices)
 
     def read(self, provider: SceneDataProvider) -> None:
         """Take the poses, in one read."""
         published = SceneDataFormat.TransposedMatrix44d()
-        if not provider.get_transforms(published) or len(published.matrices) != len(self.matrices):
+        if not provider.get_transforms(published) or len(published.matrices) != self._count:
             raise ValueError(
-                f"the stage has {len(self.matrices)} bodies, but {provider.transform_count} transforms are published"
+                f"the scene has {self._count} bodies, but {provider.transform_count} transforms are published"
             )
-        self.matrices = published.matrices.numpy()
+        matrices = published.matrices.numpy()
+        self.matrices = matrices if len(self._chosen) == self._count else matrices[self._chosen]
 
     def write(self, time: float | None) -> None:
         """Write the poses."""
         self._rows.write(self.matrices, time)
+
+    def continue_in(self, layer: Sdf.Layer) -> None:
+        """Write the poses to another layer."""
+        self._rows.continue_in(layer)
 
 
 class _PartMotion(Motion):
@@ -64,15 +75,16 @@ class _PartMotion(Motion):
         self,
         layer: Sdf.Layer,
         scene: SceneDescription,
+        envs: Sequence[int],
         bodies: BodyMotion,
         parts: Sequence[Placed],
         part_bodies: Sequence[int],
         rest: NDArray[np.float64],
     ):
         self._bodies = bodies
-        self._body_rows = (np.arange(scene.num_envs)[:, None] * len(scene.bodies) + part_bodies).reshape(-1)
-        self._local = np.tile(rest, (scene.num_envs, 1, 1))
-        self._rows = AttributeRows(layer, _matrix_paths(scene, parts), self._local, encode_matrices)
+        self._body_rows = _part_rows(range(len(envs)), len(scene.bodies), part_bodies)
+        self._local = np.tile(rest, (len(envs), 1, 1))
+        self._rows = AttributeRows(layer, _matrix_paths(scene, envs, parts), self._local, encode_matrices)
 
     def _place(self, in_env: NDArray[np.float64]) -> None:
         # A diverged body has no inverse; its parts come out as not finite, and are left alone.
@@ -86,16 +98,20 @@ class _PartMotion(Motion):
         """Write the poses."""
         self._rows.write(self._local, time)
 
+    def continue_in(self, layer: Sdf.Layer) -> None:
+        """Write the poses to another layer."""
+        self._rows.continue_in(layer)
+
 
 class CameraMotion(_PartMotion):
     """Cameras that track something; the others stand still on their bodies."""
 
-    def __init__(self, layer: Sdf.Layer, scene: SceneDescription, bodies: BodyMotion):
+    def __init__(self, layer: Sdf.Layer, scene: SceneDescription, envs: Sequence[int], bodies: BodyMotion):
         driven = driven_cameras(scene)
         cameras = [scene.cameras[index] for index in driven]
         rest = np.array([pose_matrix(camera.position, camera.quaternion) for camera in cameras]).reshape(-1, 4, 4)
-        super().__init__(layer, scene, bodies, cameras, [camera.body for camera in cameras], rest)
-        self._indices = _part_rows(scene.num_envs, len(scene.cameras), driven)
+        super().__init__(layer, scene, envs, bodies, cameras, [camera.body for camera in cameras], rest)
+        self._indices = _part_rows(envs, len(scene.cameras), driven)
 
     def read(self, provider: SceneDataProvider) -> None:
         """Take the poses that the engine computed."""
@@ -107,15 +123,15 @@ class CameraMotion(_PartMotion):
 class LightMotion(_PartMotion):
     """Lights that track something; the others stand still on their bodies."""
 
-    def __init__(self, layer: Sdf.Layer, scene: SceneDescription, bodies: BodyMotion):
+    def __init__(self, layer: Sdf.Layer, scene: SceneDescription, envs: Sequence[int], bodies: BodyMotion):
         driven = driven_lights(scene)
         lights = [scene.lights[index] for index in driven]
         rest = aiming_matrices(
             np.array([light.position for light in lights]).reshape(-1, 3),
             np.array([light.direction for light in lights]).reshape(-1, 3),
         )
-        super().__init__(layer, scene, bodies, lights, [light.body for light in lights], rest)
-        self._indices = _part_rows(scene.num_envs, len(scene.lights), driven)
+        super().__init__(layer, scene, envs, bodies, lights, [light.body for light in lights], rest)
+        self._indices = _part_rows(envs, len(scene.lights), driven)
 
     def read(self, provider: SceneDataProvider) -> None:
         """Take the places and directions that the engine computed."""
@@ -132,12 +148,12 @@ class DeformableMotion(Motion):
     Read in one piece, so that a device is asked once.
     """
 
-    def __init__(self, layer: Sdf.Layer, scene: SceneDescription, provider: SceneDataProvider):
+    def __init__(self, layer: Sdf.Layer, scene: SceneDescription, envs: Sequence[int], provider: SceneDataProvider):
         published = {path: len(view) for path, view in provider.get_geometry_points().items()}
         parts = list(deformables(scene))
         moving = [
             (path, part)
-            for env in range(scene.num_envs)
+            for env in envs
             for part in parts
             if (path := join_path(scene.env_path(env), part.path_name)) in published
         ]
@@ -169,6 +185,11 @@ class DeformableMotion(Motion):
         self._point_rows.write(self._points, time)
         self._extent_rows.write(self._extents(), time)
 
+    def continue_in(self, layer: Sdf.Layer) -> None:
+        """Write points and extents to another layer."""
+        self._point_rows.continue_in(layer)
+        self._extent_rows.continue_in(layer)
+
     def _extents(self) -> NDArray[np.float32]:
         if not len(self._starts):
             return np.empty((0, 2, 3), np.float32)
@@ -180,13 +201,13 @@ class DeformableMotion(Motion):
         return [Vt.Vec3fArray.FromNumpy(values[span]) for span in spans]
 
 
-def _matrix_paths(scene: SceneDescription, parts: Sequence[Placed]) -> list[Sdf.Path]:
-    return [Sdf.Path(f"{path}.{MATRIX_OP}") for env in range(scene.num_envs) for path in scene.paths(parts, env)]
+def _matrix_paths(scene: SceneDescription, envs: Sequence[int], parts: Sequence[Placed]) -> list[Sdf.Path]:
+    return [Sdf.Path(f"{path}.{MATRIX_OP}") for env in envs for path in scene.paths(parts, env)]
 
 
-def _part_rows(num_envs: int, count: int, chosen: Sequence[int]) -> NDArray[np.intp]:
-    """Rows of the chosen ones of `count` parts per environment, environment-major."""
-    return (np.arange(num_envs)[:, None] * count + np.array(chosen, np.intp)).reshape(-1)
+def _part_rows(envs: Sequence[int], count: int, chosen: Sequence[int]) -> NDArray[np.intp]:
+    """Rows of the chosen ones of `count` parts per environment, in these environments, environment-major."""
+    return (np.array(envs, np.intp)[:, None] * count + np.array(chosen, np.intp)).reshape(-1)
 
 
 def _joined(arrays: list[NDArray], dtype: DTypeLike) -> NDArray:

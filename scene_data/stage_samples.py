@@ -55,6 +55,13 @@ class AttributeRows:
         self._starts = np.cumsum(self._counts) - self._counts
         self._times = np.full(len(paths), -np.inf)
         self._previous: float | None = None
+        self._begins_layer = False
+
+    def continue_in(self, layer: Sdf.Layer) -> None:
+        """Write to another layer from now on. Its first samples hold everything, also what did not change."""
+        self._layer = layer
+        self._previous = None
+        self._begins_layer = True
 
     def write(self, values: NDArray, time: float | None) -> None:
         """Write what changed. Call it within an `Sdf.ChangeBlock`.
@@ -72,6 +79,9 @@ class AttributeRows:
             if self._previous is not None:
                 self._sample(rows[self._times[rows] < self._previous], self._written, self._previous)
             self._sample(rows, values, time)
+            if self._begins_layer:
+                self._sample(np.setdiff1d(np.arange(len(self._paths)), rows), self._written, time)
+                self._begins_layer = False
             self._previous = time
         elements = np.repeat(np.isin(np.arange(len(self._paths)), rows), self._counts)
         self._written[elements] = values[elements]
