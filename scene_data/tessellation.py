@@ -136,9 +136,12 @@ def _revolved(profile: NDArray, normals: NDArray) -> Surface:
 
 
 def _grid_faces(rows: int, columns: int) -> NDArray[np.int32]:
-    """Two triangles per cell of a grid whose columns run to the right and whose rows run up."""
+    """Two triangles per cell of a grid whose columns run to the right and whose rows run up.
+
+    A cell is split along the diagonal of MuJoCo's height fields, from its first corner to the last.
+    """
     first = (np.arange(rows - 1)[:, None] * columns + np.arange(columns - 1)).reshape(-1, 1)
-    lower, upper = (0, 1, columns), (1, columns + 1, columns)
+    lower, upper = (0, 1, columns + 1), (0, columns + 1, columns)
     return (first + np.array((*lower, *upper))).reshape(-1, 3).astype(np.int32)
 
 

@@ -1,5 +1,7 @@
 """What MuJoCo's own ray casts hit through the pixel centres of a camera: an answer from outside every backend."""
 
+from collections.abc import Sequence
+
 import mujoco
 import numpy as np
 
@@ -29,13 +31,18 @@ def rays_of(
 
 
 def cast(
-    model: mujoco.MjModel, state: mujoco.MjData, origin: np.ndarray, direction: np.ndarray, far: float
+    model: mujoco.MjModel,
+    state: mujoco.MjData,
+    origin: np.ndarray,
+    direction: np.ndarray,
+    far: float,
+    groups: Sequence[int] = (0, 1, 2),
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Depth (H, W) and geom (H, W) of what is hit first in groups 0 to 2, inf and -1 where nothing is before `far`."""
-    groups, geom = np.array([1, 1, 1, 0, 0, 0], np.uint8), np.zeros(1, np.int32)
+    """Depth (H, W) and geom (H, W) of what is hit first in these groups, inf and -1 where nothing is before `far`."""
+    visible, geom = np.isin(np.arange(mujoco.mjNGROUP), groups).astype(np.uint8), np.zeros(1, np.int32)
     depth, seen = np.full(origin.shape[:2], np.inf), np.full(origin.shape[:2], -1)
     for pixel in np.ndindex(seen.shape):
-        reach = mujoco.mj_ray(model, state, origin[pixel], direction[pixel], groups, 1, -1, geom)
+        reach = mujoco.mj_ray(model, state, origin[pixel], direction[pixel], visible, 1, -1, geom)
         if 0 <= reach < far:
             depth[pixel], seen[pixel] = reach, geom[0]
     return depth, seen
