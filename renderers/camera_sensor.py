@@ -10,8 +10,9 @@ from scene_data.renderers.frame_info import FrameInfo
 from scene_data.renderers.render_core import CameraDescriptor, FrameLease, PlaneKind, PlaneLayout
 from scene_data.renderers.render_core.camera_settings import CameraSetting
 from scene_data.renderers.render_core.placement import camera_projection
-from scene_data.renderers.runtime_settings import checked_envs, checked_pinholes, checked_positions, checked_quaternions
+from scene_data.renderers.runtime_settings import checked_pinholes, checked_positions, checked_quaternions
 from scene_data.renderers.segmentation_labels import SegmentationLabels
+from scene_data.runtime_values import checked_envs
 from scene_data.scene import SceneDescription
 
 if TYPE_CHECKING:

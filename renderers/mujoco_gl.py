@@ -15,6 +15,7 @@ from scene_data.errors import UnmetRequirementError
 from .gl_contexts import GlUnavailableError
 from .mujoco_gl_painter import GlPainter, ProjectedCamera
 from .mujoco_gl_state import PosedModel, SnapshotOnHost
+from .mujoco_looks import MODEL_RANDOMIZATIONS
 from .render_core.backend import RenderBackend, RenderConfiguration
 from .render_core.layout import PlaneKind
 from .render_core.placement import camera_mount, camera_projection, check_cameras, check_snapshot
@@ -53,6 +54,7 @@ class MujocoGlRenderBackend(RenderBackend):
     requires = ("mujoco_model",)
     draws_extra_geometry = True
     applies_camera_settings = True
+    supported_randomizations = MODEL_RANDOMIZATIONS
     supported_planes = frozenset(
         {PlaneKind.RGB, PlaneKind.RGBA, PlaneKind.DEPTH, PlaneKind.DISTANCE_TO_CAMERA, PlaneKind.SEGMENTATION}
     )

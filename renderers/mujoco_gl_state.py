@@ -8,8 +8,10 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from scene_data.appearance_state import NOTHING_SET, AppearanceState
 from scene_data.scene import SceneDescription
 
+from .mujoco_looks import MODEL_FIELDS, distinct_colors
 from .render_core.camera import CameraDescriptor
 from .render_core.camera_settings import POSITION_SET, QUATERNION_SET, CameraSetting
 from .render_core.placement import camera_mount, rotation_matrices
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from .render_core.snapshots import RenderSnapshot
 
 __all__ = ["PosedModel", "SnapshotOnHost"]
+
+# What flexes and skins are drawn in follows from their material, so that is painted too.
+_FIELDS = {"material_colors": "mat_rgba", **MODEL_FIELDS}
 
 # MuJoCo's own bound on what a healthy state holds (mjMAXVAL).
 _MAX_VALUE = 1e10
@@ -32,6 +37,7 @@ class SnapshotOnHost:
         is_finite: Environments in which all of that is finite (N,) bool.
         camera_settings: What was set about cameras at run time, by camera id.
         extra_geometry: What is drawn beside the model, or None.
+        appearance: What was set about the looks of environments.
     """
 
     def __init__(self, snapshot: "RenderSnapshot"):
@@ -55,6 +61,7 @@ class SnapshotOnHost:
         self.is_finite = is_finite
         self.camera_settings: Mapping[int, CameraSetting] = snapshot.camera_settings
         self.extra_geometry = snapshot.extra_geometry
+        self.appearance = snapshot.appearance
 
 
 class PosedModel:
@@ -69,12 +76,14 @@ class PosedModel:
         self.model: Any = copy.copy(scene.native("mujoco_model"))
         self.data: Any = mujoco.MjData(self.model)
         self._scene = scene
+        self._initial = {field: getattr(self.model, field).copy() for field in _FIELDS.values()}
+        self._dressed = NOTHING_SET
         self._geom_rotations = rotation_matrices(self.model.geom_quat[:, [1, 2, 3, 0]])
         self._host: SnapshotOnHost | None = None
         self._env = 0
 
     def pose(self, host: SnapshotOnHost, env: int) -> None:
-        """Put bodies, geoms, lights and flexes where an environment has them."""
+        """Put bodies, geoms, lights and flexes where an environment has them, and give them its looks."""
         model, data = self.model, self.data
         self._host, self._env = host, env
         positions, rotations = host.body_positions[env].astype(float), host.body_rotations[env].astype(float)
@@ -86,6 +95,28 @@ class PosedModel:
         data.geom_xmat[:] = (carrier @ self._geom_rotations).reshape(-1, 9)
         data.light_xpos[:], data.light_xdir[:] = host.light_positions[env], host.light_directions[env]
         data.flexvert_xpos[:] = host.points[env]
+        if host.appearance is not self._dressed or host.appearance is not NOTHING_SET:
+            self._dress(host.appearance, env)
+
+    def _dress(self, appearance: AppearanceState, env: int) -> None:
+        """Give the model the looks of an environment, and lights that were moved their poses."""
+        model, data = self.model, self.data
+        for table, field in _FIELDS.items():
+            values, present = getattr(appearance, table), getattr(model, field)
+            if values is None and getattr(self._dressed, table) is None:
+                continue
+            present[:] = self._initial[field]
+            if values is not None and field == "mat_texid":
+                present[:, mujoco.mjtTextureRole.mjTEXROLE_RGB] = values[env]
+            elif values is not None:
+                present[:] = distinct_colors(model, values[env]) if field == "geom_rgba" else values[env]
+        for moved, place in (
+            (appearance.light_positions, data.light_xpos),
+            (appearance.light_directions, data.light_xdir),
+        ):
+            if moved is not None:
+                place[:] = np.where(np.isnan(moved[env]), place, moved[env])
+        self._dressed = appearance
 
     def camera_pose(self, camera: CameraDescriptor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Position (3,) and rotation (3, 3) of a camera in the environment that was posed last."""

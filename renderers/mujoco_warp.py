@@ -9,6 +9,7 @@ import warp as wp
 
 from scene_data.errors import UnmetRequirementError
 
+from .mujoco_looks import MODEL_RANDOMIZATIONS
 from .mujoco_warp_scene import TracerModel
 from .mujoco_warp_shards import ShardedTracer
 from .mujoco_warp_views import CameraRig, Shot
@@ -45,6 +46,7 @@ class MujocoWarpRenderBackend(RenderBackend):
     requires = ("mujoco_model",)
     draws_extra_geometry = True
     applies_camera_settings = True
+    supported_randomizations = MODEL_RANDOMIZATIONS
     supported_planes = frozenset(
         {PlaneKind.RGB, PlaneKind.RGBA, PlaneKind.DEPTH, PlaneKind.DISTANCE_TO_CAMERA, PlaneKind.SEGMENTATION}
     )

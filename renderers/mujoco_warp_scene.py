@@ -19,10 +19,13 @@ import numpy as np
 import warp as wp
 
 from . import mujoco_warp_kernels as kernels
+from .mujoco_warp_appearance import ShardAppearance
 from .mujoco_warp_extra import DeviceGeometry, ExtraSlots
 from .render_core.placement import rotation_matrices
 
 if TYPE_CHECKING:
+    from scene_data.appearance_state import AppearanceState
+
     from .mujoco_warp_views import CameraRig
     from .render_core.snapshots import RenderSnapshot
 
@@ -80,7 +83,8 @@ class TracerModel:
                 enabled_geom_groups=sorted({int(group) for group in mj_model.geom_group}),
                 background_color=(0.0, 0.0, 0.0, 0.0),
             )
-        self.has_textures = bool((mj_model.mat_texid >= 0).any())
+        # Materials without a texture can be given one at run time.
+        self.has_textures = bool(mj_model.nmat and (mj_model.tex_type != mujoco.mjtTexture.mjTEXTURE_SKYBOX).any())
         self.has_skybox = self.prototype.render_skybox
         self.geom_body = wp.array(mj_model.geom_bodyid, dtype=wp.int32, device=device)
         self.geom_position = wp.array(mj_model.geom_pos, dtype=wp.vec3, device=device)
@@ -204,6 +208,7 @@ class ShardScene:
         for rotations in (self.fields.geom_xmat, self.fields.cam_xmat):
             rotations.fill_(_IDENTITY)
         self.slot_id = self._zeros(0, wp.int32)
+        self._appearance = ShardAppearance(model, self.model, first_env, self.num_envs, tracer.device)
         self._placed = max(model.ngeom, rig.count, model.nlight, model.nflexvert)
         self._checked = max(model.nbody, model.ncam, model.nlight, model.nflexvert)
         self._none = tuple(wp.zeros(0, dtype=dtype, device=tracer.device) for dtype in (wp.vec3, wp.mat33))
@@ -222,6 +227,11 @@ class ShardScene:
         for name, dtype, width in (("geom_size", wp.vec3, 3), ("geom_rgba", wp.vec4, 4)):
             values = np.tile(getattr(geoms, name), (self.num_envs, 1, 1))
             setattr(self.model, name, self._with_slots(values, np.zeros((self.num_envs, slots.count, width)), dtype))
+        self._appearance.forget_geoms()
+
+    def dress(self, appearance: "AppearanceState") -> None:
+        """Give the environments their looks. May compile, so it is called on one thread for all shards."""
+        self._appearance.apply(appearance)
 
     def place(self, snapshot: "RenderSnapshot", extra: DeviceGeometry | None = None) -> None:
         """Bring geoms, cameras, lights and flexes to where the snapshot has them, and flag diverged environments."""
@@ -273,6 +283,7 @@ class ShardScene:
             ],
             device=device,
         )
+        self._appearance.place_lights(placed.light_xpos, placed.light_xdir)
 
     def _place_extra(self, extra: DeviceGeometry) -> None:
         slots, model, placed = self.tracer.slots, self.model, self.fields

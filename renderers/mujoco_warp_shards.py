@@ -94,6 +94,8 @@ class ShardedTracer:
         """
         self.rig.apply(snapshot.camera_settings)
         extra = self._upload_extra(snapshot)
+        for shard in self._shards:
+            shard.scene.dress(snapshot.appearance)
         jobs = []
         for look, shots in self._by_look(list(frames), extra is not None).items():
             targets = [

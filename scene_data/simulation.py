@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeVar
 
 import warp as wp
 
+from scene_data.appearance import Appearance, Randomization
 from scene_data.camera import CameraCfg
 from scene_data.errors import UnknownNameError
 from scene_data.extra_geometry import geometry_capacity
@@ -62,6 +63,9 @@ class SimulationContext:
         try:
             self.provider = SceneDataProvider(self.physics.backend)
             self._viewers.check(self.provider)
+            self._appearance = Appearance(
+                lambda: self.provider.backend.describe_scene(), self.physics_lock, self._require_randomization
+            )
             self._pipeline = self._create_pipeline()
             SimulationContext._open.append(self)
             self._viewers.initialize(self.provider)
@@ -83,6 +87,7 @@ class SimulationContext:
             max_frame_bytes=self.cfg.max_frame_bytes,
             held_frames=self.cfg.held_frames,
             geometry=self._geometry,
+            appearance=self._appearance,
             physics_lock=self.physics_lock,
             clock=lambda: self.simulation_time_ns,
         )
@@ -112,6 +117,11 @@ class SimulationContext:
     def cameras(self) -> Mapping[str, Any]:
         """The cameras by name."""
         return self._pipeline.cameras if self._pipeline is not None else {}
+
+    @property
+    def appearance(self) -> Appearance:
+        """What the environments look like, to be changed in each of them: colours, textures, sizes, lights."""
+        return self._appearance
 
     @property
     def render_core(self) -> Any:
@@ -323,6 +333,11 @@ class SimulationContext:
         with self.physics_lock:
             self._geometry.remove(source)
 
+    def _require_randomization(self, kind: Randomization) -> None:
+        self._require_open()
+        if self._pipeline is not None:
+            self._pipeline.require_randomization(kind)
+
     def forward(self) -> None:
         """Announce that the state was written from outside, and bring all poses up to it."""
         with self.physics_lock, enqueueing():
@@ -386,6 +401,7 @@ class SimulationContext:
         def swap_engine() -> None:
             self.cfg, self.physics, self._steps = cfg, physics, 0
             self.provider.rebind(physics.backend)
+            self._appearance.forget_scene()
 
         if plan is not None:
             self._pipeline.reload(plan, swap_engine)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from scene_data.appearance_state import Randomization
 from scene_data.errors import UnknownNameError
 
 from .camera import CameraDescriptor
@@ -76,9 +77,11 @@ class RenderBackend(ABC):
 
     Attributes:
         supported_planes: The planes that this backend can draw; every one unless a subclass says otherwise.
+        supported_randomizations: What of a snapshot's `appearance` it applies; nothing unless a subclass says so.
     """
 
     supported_planes: frozenset[PlaneKind] = frozenset(PlaneKind)
+    supported_randomizations: frozenset[Randomization] = frozenset()
 
     @abstractmethod
     def initialize(self, scene: "SceneDescription | None", configuration: RenderConfiguration) -> RenderStatus:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from scene_data.appearance import Appearance, Randomization
 from scene_data.camera import CameraCfg
 from scene_data.errors import SceneDataError, UnknownNameError
 from scene_data.geometry_sources import GeometryCapacityError, GeometrySourceError, GeometrySources
@@ -83,6 +84,7 @@ class RenderPipeline:
         max_frame_bytes: Budget of the frame store; None is what `held_frames` needs.
         held_frames: Frames per plane that consumers can hold beside the latest and the next one.
         geometry: Sources of extra geometry, asked once per turn.
+        appearance: The looks of environments; its lock is the physics lock.
 
     Attributes:
         core: The render core.
@@ -109,6 +111,7 @@ class RenderPipeline:
         max_frame_bytes: int | None = None,
         held_frames: int = HELD_FRAMES,
         geometry: GeometrySources | None = None,
+        appearance: Appearance | None = None,
     ):
         if render_mode not in PACINGS:
             raise UnknownNameError("render mode", render_mode, PACINGS)
@@ -126,6 +129,7 @@ class RenderPipeline:
         self._transports = TransportSet()
         self._geometry = GeometrySources(()) if geometry is None else geometry
         self._geometry_failure = ""
+        self._appearance = appearance or Appearance(lambda: provider.backend.describe_scene())
         self._guard = InFlightGuard()
         self._turn_lock = threading.Lock()
         self._in_flight: Turn | None = None
@@ -272,6 +276,7 @@ class RenderPipeline:
             if not self._guard.enter():
                 result.snapshot.release()
                 return FrameStatus(FrameStatusCode.STOPPED, message="The model is being reloaded.")
+            result.snapshot.appearance = self._appearance.state
             record = self._live.capture(result.snapshot)
             self._poses.capture(result.snapshot, (plan.camera_id for plan in plans if self._is_for_transports(plan)))
             return Turn(plans, result.snapshot, now, self.provider.env_time_ns, self._state_version(), record)
@@ -383,9 +388,24 @@ class RenderPipeline:
         Raises:
             ValueError: It does not; the message names those that do.
         """
-        if not getattr(renderers.get(self._render_backend), ability, False):
-            able = ", ".join(name for name, backend in renderers.installed() if getattr(backend, ability, False))
-            raise ValueError(f"render backend {self._render_backend!r} has no {what}; backends that do: {able}")
+        self._require(lambda backend: getattr(backend, ability, False), f"has no {what}", "do")
+
+    def require_randomization(self, kind: Randomization) -> None:
+        """Check that the render backend can show this differently in each environment.
+
+        Raises:
+            ValueError: It cannot; the message names those that can.
+        """
+        self._require(
+            lambda backend: kind in getattr(backend, "supported_randomizations", ()),
+            f"cannot change {kind.value} at run time",
+            "can",
+        )
+
+    def _require(self, is_able: Callable[[type[Any]], bool], lack: str, verb: str) -> None:
+        if not is_able(renderers.get(self._render_backend)):
+            able = ", ".join(name for name, backend in renderers.installed() if is_able(backend)) or "none"
+            raise ValueError(f"render backend {self._render_backend!r} {lack}; backends that {verb}: {able}")
 
     def _change(self, camera: Camera, change: Callable[[CameraSetting], CameraSetting]) -> None:
         """Change what is set about a camera, from the next snapshot on."""
@@ -483,6 +503,7 @@ class RenderPipeline:
         return (
             self._live.settings.version,
             self._geometry.version,
+            self._appearance.version,
             self._clock(),
             backend.transforms_timestamp,
             backend.cameras_timestamp,

@@ -12,9 +12,9 @@ from .leases import FrameLease
 __all__ = ["Sensor", "StateVersion"]
 
 StateVersion = tuple[int, ...]
-"""Tells one state from another: what was set about cameras and geometry comes first, then time and publications."""
+"""Tells one state from another: what was set about cameras, geometry and looks, then time and publications."""
 
-_SETTINGS = slice(0, 2)
+_SETTINGS = slice(0, 3)
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Sensor:
         return self.version != version and self.is_period_over(now, version, env_time_ns)
 
     def is_period_over(self, now: int, version: StateVersion, env_time_ns: np.ndarray | None) -> bool:
-        """Whether its period is over, or cut short by a reset, or by what was set about cameras or geometry."""
+        """Whether its period is over, or cut short by a reset, or by what was set about cameras, geometry or looks."""
         if self.data is None or self.version is None or not self.period_ns:
             return True
         info = self.data.info

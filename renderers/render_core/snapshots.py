@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import warp as wp
 
+from scene_data.appearance_state import NOTHING_SET, AppearanceState
 from scene_data.formats import SceneDataFormat
 from scene_data.geometry_sources import PackedGeometry
 from scene_data.streams import work_order_of
@@ -31,6 +32,7 @@ class RenderSnapshot:
         simulation_time_ns: Simulation time of the state [ns].
         camera_settings: What was set about cameras at run time, by camera id; nobody writes to it or its arrays.
         extra_geometry: What sources draw in this turn, a copy on the host; None where there is nothing.
+        appearance: What was set about the looks of environments; nobody writes to it or its arrays.
     """
 
     def __init__(self, slot: "_Slot", model_generation: int):
@@ -39,6 +41,7 @@ class RenderSnapshot:
         self.simulation_time_ns = 0
         self.camera_settings: Mapping[int, CameraSetting] = NO_SETTINGS
         self.extra_geometry: PackedGeometry | None = None
+        self.appearance: AppearanceState = NOTHING_SET
 
     @property
     def valid(self) -> bool:
