@@ -29,7 +29,7 @@ from browser import CHROMIUM, Browser  # noqa: E402
 from websockets.sync.client import connect  # noqa: E402
 
 from scene_data.visualizers import ViserVisualizer, ViserVisualizerCfg  # noqa: E402
-from scene_data.visualizers.viser_server import PortInUseError  # noqa: E402
+from scene_data.visualizers.ports import PortInUseError  # noqa: E402
 
 # Seen from above: a red slab at the left, a green ball at the right, a blue post in the middle, on a dark floor.
 XML = """

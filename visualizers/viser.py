@@ -22,10 +22,11 @@ from scene_data.scene import SceneDescription
 from .base import BaseVisualizer, Point
 from .headless_browser import headless_browser
 from .layout import default_spacing, grid_offsets
+from .ports import reachable
 from .viser_cfg import ViserVisualizerCfg
 from .viser_panel import FREE_VIEW, ViserPanel
 from .viser_scene import ViserScene
-from .viser_server import open_server, reachable
+from .viser_server import open_server
 
 __all__ = ["ViserVisualizer"]
 
