@@ -8,15 +8,26 @@ from scene_data.optional import optional_libraries
 from .base import BaseVisualizer, VisualizerCfg
 
 if TYPE_CHECKING:
+    from .usd import UsdVisualizer
+    from .usd_cfg import UsdVisualizerCfg
     from .viser import ViserVisualizer
     from .viser_cfg import ViserVisualizerCfg
 
 _LAZY = {
+    "UsdVisualizer": ".usd",
+    "UsdVisualizerCfg": ".usd_cfg",
     "ViserVisualizer": ".viser",
     "ViserVisualizerCfg": ".viser_cfg",
 }
 
-__all__ = ["BaseVisualizer", "ViserVisualizer", "ViserVisualizerCfg", "VisualizerCfg"]
+__all__ = [
+    "BaseVisualizer",
+    "UsdVisualizer",
+    "UsdVisualizerCfg",
+    "ViserVisualizer",
+    "ViserVisualizerCfg",
+    "VisualizerCfg",
+]
 
 
 def __getattr__(name: str) -> Any:

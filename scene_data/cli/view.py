@@ -18,6 +18,7 @@ from scene_data.cli.camera_spec import parse_camera_spec
 from scene_data.cli.controls import make_control
 from scene_data.cli.pace import Pace
 from scene_data.cli.run import add_files, rate
+from scene_data.cli.termination import terminable
 from scene_data.registry import physics, transports, visualizers
 from scene_data.simulation import SimulationContext
 from scene_data.simulation_cfg import SimulationCfg
@@ -110,7 +111,7 @@ def run_view(args: View, console: Console) -> None:
         visualizer_cfgs=[] if args.viewer_name is None else [_viewer_cfg(args, args.viewer_name)],
         render_backend=args.render_backend,
     )
-    with SimulationContext(cfg) as sim:
+    with terminable(), SimulationContext(cfg) as sim:
         if args.keyframe is not None:
             sim.reset(keyframe=args.keyframe)
         viewers = sim.visualizers
@@ -184,7 +185,7 @@ def _announce(name: str, address: str | None, args: View, console: Console) -> N
 
 
 def _simulate(args: View, sim: SimulationContext) -> int:
-    """Steps until the end, the last viewer's end, or Ctrl-C; how many they were."""
+    """Steps until the end, the last viewer's end, Ctrl-C or SIGTERM; how many they were."""
     control = make_control(args.control, sim.physics, args.keyframe, args.seed)
     has_viewer = args.viewer_name is not None
     pace = None if has_viewer or args.headless else Pace(args.speed or _REAL_TIME)
