@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import warp as wp
 
+from scene_data.appearance import Randomization
 from scene_data.errors import UnmetRequirementError
 
 from .newton_tracer import NewtonTracer
@@ -35,6 +36,9 @@ class NewtonRenderBackend(RenderBackend):
     """
 
     applies_camera_settings = True
+    supported_randomizations = frozenset(
+        {Randomization.MATERIAL_COLORS, Randomization.SHAPE_COLORS, Randomization.SHAPE_SIZES}
+    )
     supported_planes = frozenset(
         {
             PlaneKind.RGB,

@@ -7,10 +7,10 @@ from typing import Any
 import warp as wp
 from newton.sensors import SensorCamera
 
-from scene_data.interop.newton import build_newton_look
 from scene_data.scene import SceneDescription
 
 from . import newton_kernels as kernels
+from .newton_stage import GEOM, NewtonStage
 from .render_core.camera import CameraDescriptor, Orthographic
 from .render_core.camera_tables import CameraTables, pinhole_of
 from .render_core.layout import PlaneKind
@@ -18,39 +18,10 @@ from .render_core.snapshots import RenderSnapshot
 
 __all__ = ["NewtonTracer"]
 
-# MuJoCo's numbers for types of objects, which all render backends use.
-_GEOM, _FLEX = 5, 9
-
 # Beyond what anybody sees: each far plane of its own would compile a kernel of its own.
 _MAX_DISTANCE = 1.0e6
 
 _CLEAR = SensorCamera.ClearData(clear_depth=0.0)
-
-
-class _Stage:
-    """The Newton model for one choice of visible groups, and its sensor."""
-
-    def __init__(self, scene: SceneDescription, groups: tuple[int, ...], device: wp.Device):
-        look = build_newton_look(scene, device, is_drawn=lambda part: part.group in groups)
-        self.model = look.model
-        self.state: Any = look.model.state()
-        self.sensor = SensorCamera(look.model)
-        self.sensor.create_default_light()
-        self.has_surfaces = bool(look.flexes)
-        self.flex = wp.vec2i(look.flexes[0], _FLEX) if look.flexes else wp.vec2i(-1, -1)
-        self.shape_object = wp.array(look.shapes, dtype=wp.int32, device=device)
-
-    def place(self, snapshot: RenderSnapshot, diverged: wp.array) -> None:
-        """Bring bodies and points to where the snapshot has them."""
-        bodies, device = snapshot.transforms, diverged.device
-        inputs = [bodies.positions, bodies.orientations, diverged]
-        wp.launch(kernels.place_bodies, self.model.body_count, inputs, [self.state.body_q], device=device)
-        if self.model.particle_count:
-            inputs = [snapshot.points, diverged]
-            wp.launch(kernels.place_points, self.model.particle_count, inputs, [self.state.particle_q], device=device)
-        self.model.bvh_refit_shapes(self.state)
-        if self.has_surfaces:
-            self.sensor.sync_deformable_meshes(self.state)
 
 
 @dataclass(frozen=True)
@@ -132,11 +103,11 @@ class NewtonTracer:
         self._device = device
         self._environments = wp.array(range(scene.num_envs), dtype=wp.int32, device=device)
         self._none = tuple(wp.zeros(0, dtype=dtype, device=device) for dtype in (wp.vec3, wp.mat33))
-        self._stages: dict[tuple[int, ...], _Stage] = {}
+        self._stages: dict[tuple[int, ...], NewtonStage] = {}
         for camera in cameras:
             groups = camera.options.geom_groups
             if groups not in self._stages:
-                self._stages[groups] = _Stage(scene, groups, device)
+                self._stages[groups] = NewtonStage(scene, groups, device)
         self._views = {
             camera.id: _View(index, camera, projection, device)
             for index, (camera, projection) in enumerate(zip(cameras, self.tables.projections, strict=True))
@@ -159,6 +130,7 @@ class NewtonTracer:
             view = self._views[camera_id]
             groups = view.camera.options.geom_groups
             if groups not in placed:
+                self._stages[groups].dress(snapshot.appearance)
                 self._stages[groups].place(snapshot, self.diverged)
                 placed.add(groups)
             self._aim(view, snapshot)
@@ -250,7 +222,7 @@ class NewtonTracer:
             case PlaneKind.SEGMENTATION:
                 stage = self._stages[camera.options.geom_groups]
                 kernel, dtype = kernels.resolve_objects, wp.vec2i
-                inputs = [drawn, *common, stage.shape_object, _GEOM, stage.flex]
+                inputs = [drawn, *common, stage.shape_object, GEOM, stage.flex]
             case _:
                 raise ValueError(f"Newton's camera makes no {plane.value!r}")
         target = wp.array(ptr=frame.ptr, dtype=dtype, shape=(camera.num_envs, pixels), device=device)

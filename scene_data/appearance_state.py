@@ -23,7 +23,7 @@ class Randomization(Enum):
     LIGHT_POSITIONS = "light positions"
     LIGHT_DIRECTIONS = "light directions"
     LIGHT_COLORS = "light colours"
-    LIGHT_SWITCHES = "lights that are on or off"
+    LIGHT_SWITCHES = "which lights are on"
 
 
 @dataclass(frozen=True, eq=False)

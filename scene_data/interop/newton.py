@@ -27,7 +27,7 @@ from scene_data.tessellation import Surface, tessellate_height_field
 with optional_libraries("Drawing with Newton"):
     import newton
 
-__all__ = ["NewtonLook", "build_newton_look"]
+__all__ = ["NewtonLook", "build_newton_look", "newton_scale"]
 
 _TYPES = {
     ShapeType.PLANE: newton.GeoType.PLANE,
@@ -66,6 +66,7 @@ def build_newton_look(
     device: Any = None,
     num_envs: int | None = None,
     is_drawn: Callable[[ShapeDescription | FlexDescription], bool] = lambda part: True,
+    shares_world: bool = True,
 ) -> NewtonLook:
     """Build a Newton model that looks like a scene.
 
@@ -74,6 +75,8 @@ def build_newton_look(
         device: Warp device of the model; None is the default one.
         num_envs: Environments to build, the first ones; None is all.
         is_drawn: Which shapes and flexes are visible. What is transparent altogether never is.
+        shares_world: Whether what stands in the world itself is built once for all environments, which is faster, or
+            once for each, so that it can look different in each.
 
     Raises:
         ValueError: `num_envs` is below 1 or above the scene's.
@@ -83,7 +86,7 @@ def build_newton_look(
         raise ValueError(f"num_envs must be 1 to {scene.num_envs}, got {num_envs}")
     drawn = [i for i, shape in enumerate(scene.shapes) if shape.rgba[3] > 0.0 and is_drawn(shape)]
     flexes = tuple(i for i, flex in enumerate(scene.flexes) if flex.dim >= 2 and flex.rgba[3] > 0 and is_drawn(flex))
-    global_shapes = [index for index in drawn if _stands_in_world(scene, scene.shapes[index].body)]
+    global_shapes = [index for index in drawn if shares_world and _stands_in_world(scene, scene.shapes[index].body)]
     world_shapes = [index for index in drawn if index not in set(global_shapes)]
     sources = _Sources(scene)
 
@@ -134,7 +137,7 @@ def _add_shape(builder: newton.ModelBuilder, shape: ShapeDescription, body: int,
         cfg=newton.ModelBuilder.ShapeConfig(
             density=0.0, collision_group=0, has_shape_collision=False, has_particle_collision=False
         ),
-        scale=_scale(shape),
+        scale=tuple(newton_scale(shape.type, shape.size).tolist()),
         src=source,
         color=tuple(shape.rgba[:3].tolist()),
         opacity=float(shape.rgba[3]),
@@ -142,19 +145,18 @@ def _add_shape(builder: newton.ModelBuilder, shape: ShapeDescription, body: int,
     )
 
 
-def _scale(shape: ShapeDescription) -> tuple[float, float, float]:
-    """What Newton calls the scale of a shape of this type and size."""
-    x, y, z = (float(length) for length in shape.size)
-    match shape.type:
+def newton_scale(kind: ShapeType, sizes: NDArray[Any]) -> NDArray[Any]:
+    """What Newton calls the scale (..., 3) of shapes of this type and of these sizes (..., 3)."""
+    match kind:
         case ShapeType.MESH | ShapeType.SDF | ShapeType.HEIGHT_FIELD:
-            return 1.0, 1.0, 1.0
+            return np.ones_like(sizes)
         case ShapeType.PLANE:
-            return 2.0 * x, 2.0 * y, 0.0
+            return sizes * (2.0, 2.0, 0.0)
         case ShapeType.SPHERE:
-            return x, 0.0, 0.0
+            return sizes * (1.0, 0.0, 0.0)
         case ShapeType.CAPSULE | ShapeType.CYLINDER:
-            return x, y, 0.0  # a third number would make a barrel of a cylinder
-    return x, y, z
+            return sizes * (1.0, 1.0, 0.0)  # a third number would make a barrel of a cylinder
+    return sizes
 
 
 def _add_points(world: newton.ModelBuilder, scene: SceneDescription, flexes: tuple[int, ...]) -> None:

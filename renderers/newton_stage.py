@@ -1,0 +1,105 @@
+"""NewtonStage: the Newton model of a scene that a camera sensor looks at, brought up to snapshots."""
+
+from typing import Any
+
+import numpy as np
+import warp as wp
+from newton.sensors import SensorCamera
+from numpy.typing import NDArray
+
+from scene_data.appearance_state import NOTHING_SET, AppearanceState
+from scene_data.interop.newton import build_newton_look, newton_scale
+from scene_data.scene import SceneDescription
+
+from . import newton_kernels as kernels
+from .render_core.snapshots import RenderSnapshot
+
+__all__ = ["FLEX", "GEOM", "NewtonStage"]
+
+# MuJoCo's numbers for types of objects, which all render backends use.
+GEOM, FLEX = 5, 9
+
+
+class NewtonStage:
+    """The Newton model for one choice of visible groups, and its sensor.
+
+    What stands in the world itself is in the model once, until environments differ in that too.
+
+    Args:
+        scene: The scene.
+        groups: Visible groups.
+        device: Where the model is.
+
+    Attributes:
+        model: The model.
+        state: Its state.
+        sensor: What draws it.
+        flex: Object id and type of all that is not a shape.
+        shape_object: Object id of each shape of the model.
+    """
+
+    def __init__(self, scene: SceneDescription, groups: tuple[int, ...], device: wp.Device):
+        self._scene = scene
+        self._groups = groups
+        self._device = device
+        self._build(shares_world=True)
+
+    def _build(self, shares_world: bool) -> None:
+        device, groups = self._device, self._groups
+        look = build_newton_look(
+            self._scene, device, is_drawn=lambda part: part.group in groups, shares_world=shares_world
+        )
+        self.model = look.model
+        self.state: Any = look.model.state()
+        self.sensor = SensorCamera(look.model)
+        self.sensor.create_default_light()
+        self.flex = wp.vec2i(look.flexes[0], FLEX) if look.flexes else wp.vec2i(-1, -1)
+        self.shape_object = wp.array(look.shapes, dtype=wp.int32, device=device)
+        self._has_surfaces = bool(look.flexes)
+        self._shapes = look.shapes
+        worlds: Any = look.model.shape_world
+        self._env_of_shape = np.zeros(0, np.int32) if worlds is None else worlds.numpy()
+        self._dressed = NOTHING_SET
+
+    def dress(self, appearance: AppearanceState) -> None:
+        """Give the shapes of each environment their colours and sizes. Costs nothing when nothing was set since."""
+        if appearance is self._dressed:
+            return
+        if self._differ_in_world(appearance.shape_colors) or self._differ_in_world(appearance.shape_sizes):
+            self._build(shares_world=False)
+        colors, sizes, shapes = appearance.shape_colors, appearance.shape_sizes, self._scene.shapes
+        if colors is not self._dressed.shape_colors:
+            rows = self._rows(colors, np.array([shape.rgba for shape in shapes]))
+            self.model.shape_color.assign(np.ascontiguousarray(rows[:, :3], np.float32))
+        if sizes is not self._dressed.shape_sizes:
+            rows = self._rows(sizes, np.array([shape.size for shape in shapes], np.float32))
+            for index in np.unique(self._shapes):
+                own = self._shapes == index
+                rows[own] = newton_scale(shapes[index].type, rows[own])
+            self.model.shape_scale.assign(rows)
+        self._dressed = appearance
+
+    def place(self, snapshot: RenderSnapshot, diverged: wp.array) -> None:
+        """Bring bodies and points to where the snapshot has them."""
+        bodies, device = snapshot.transforms, diverged.device
+        inputs = [bodies.positions, bodies.orientations, diverged]
+        wp.launch(kernels.place_bodies, self.model.body_count, inputs, [self.state.body_q], device=device)
+        if self.model.particle_count:
+            inputs = [snapshot.points, diverged]
+            wp.launch(kernels.place_points, self.model.particle_count, inputs, [self.state.particle_q], device=device)
+        self.model.bvh_refit_shapes(self.state)
+        if self._has_surfaces:
+            self.sensor.sync_deformable_meshes(self.state)
+
+    def _differ_in_world(self, table: NDArray[np.float32] | None) -> bool:
+        """Whether environments differ in what stands in the world itself, and is in the model only once."""
+        if table is None:
+            return False
+        shared = table[:, self._shapes[self._env_of_shape < 0]]
+        return bool((shared != shared[:1]).any())
+
+    def _rows(self, table: NDArray[np.float32] | None, initial: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Copies of the rows of the model's shapes, from a table (N, S, k) or else from the scene's own (S, k)."""
+        if table is None:
+            return initial[self._shapes]
+        return table[np.maximum(self._env_of_shape, 0), self._shapes]
