@@ -177,3 +177,18 @@ class TestMistakes:
     def test_a_library_that_is_missing_names_its_extra(self, capsys, model_file, monkeypatch):
         monkeypatch.setitem(sys.modules, "av", None)
         assert "pip install 'scene-data[video]'" in fails(capsys, "render", model_file, "--out", self.out)
+
+
+def test_bench_measures_steps_reads_and_frames(model_file, capsys):
+    run(
+        "bench", model_file, "--num-envs", 2, "--seconds", 0.01, "--camera", "top:16x12:rgb,depth", "--engine", "mujoco"
+    )
+    printed = capsys.readouterr().out
+    rows = [line for line in printed.splitlines() if " ms " in line]
+    assert [row.split("│")[1].strip() for row in rows] == ["step", "+ transforms", "+ frames", "step with frames"]
+    assert "images of top" in printed
+    assert f"{2 * 16 * 12 * (3 + 4) / 1e6:.2f} MB" in printed
+
+
+def test_bench_refuses_a_time_that_measures_nothing(model_file, capsys):
+    assert "--seconds must be above 0" in fails(capsys, "bench", model_file, "--seconds", 0)

@@ -23,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from rich.console import Console
     from rich.markup import escape
 
+    from scene_data.cli.bench import Bench, run_bench
     from scene_data.cli.export import Export, run_export
     from scene_data.cli.info import Info, run_info
     from scene_data.cli.render import Render, run_render
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
     try:
         command = tyro.extras.subcommand_cli_from_dict(
-            {"render": Render, "view": View, "info": Info, "export": Export},
+            {"render": Render, "view": View, "info": Info, "export": Export, "bench": Bench},
             prog="scene-data",
             args=arguments,
             description=__doc__,
@@ -47,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 run_info(command, console)
             case Export():
                 run_export(command, console)
+            case Bench():
+                run_bench(command, console)
     except (SceneDataError, ValueError, OSError) as error:
         Console(stderr=True).print("[bold red]scene-data:[/]", escape(str(error)), highlight=False, soft_wrap=True)
         sys.exit(2)

@@ -1,11 +1,14 @@
 """The `NAME:WxH[:planes]` notation for a camera on the command line."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from scene_data.camera import CameraCfg
 from scene_data.errors import UnknownNameError
+from scene_data.scene import SceneDescription
 
-__all__ = ["FREE_CAMERA", "PLANE_NAMES", "CameraSpec", "parse_camera_spec"]
+__all__ = ["FREE_CAMERA", "PLANE_NAMES", "CameraSpec", "camera_cfgs", "parse_camera_spec"]
 
 FREE_CAMERA = "free"
 """The camera name that stands for MuJoCo's default free view."""
@@ -32,6 +35,29 @@ class CameraSpec:
     width: int
     height: int
     data_types: tuple[str, ...] = ("rgb",)
+
+
+def camera_cfgs(texts: Iterable[str], scene: SceneDescription, size: tuple[int, int]) -> list[CameraCfg]:
+    """The cameras that the user asked for, every camera of the model where that is none.
+
+    Args:
+        texts: One `NAME:WxH[:planes]` each.
+        scene: The model.
+        size: Width and height of the model's cameras where none is asked for [pixels].
+
+    Raises:
+        ValueError: A text cannot be read, or none is given and the model has no camera.
+    """
+    specs = [parse_camera_spec(text) for text in texts]
+    if not specs:
+        specs = [CameraSpec(camera.name or camera.path_name, *size) for camera in scene.cameras]
+    if not specs:
+        width, height = size
+        raise ValueError(
+            f"The model {scene.name!r} has no camera. Add '--camera {FREE_CAMERA}:{width}x{height}' "
+            "for MuJoCo's default view."
+        )
+    return [CameraCfg(spec.name, spec.width, spec.height, spec.data_types) for spec in specs]
 
 
 def parse_camera_spec(text: str) -> CameraSpec:

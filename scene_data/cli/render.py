@@ -11,9 +11,8 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from scene_data.camera import CameraCfg
 from scene_data.cli.archive import CaptureArchive
-from scene_data.cli.camera_spec import FREE_CAMERA, CameraSpec, parse_camera_spec
+from scene_data.cli.camera_spec import camera_cfgs
 from scene_data.cli.colour import colour_plane
 from scene_data.cli.contact_sheet import SheetBlock, draw_contact_sheet, sheet_columns
 from scene_data.cli.controls import make_control
@@ -22,7 +21,6 @@ from scene_data.cli.run import RunOptions, RunTimes, add_files, rate, run_steps
 from scene_data.cli.tiling import tile
 from scene_data.cli.video import VideoWriter, require_video
 from scene_data.registry import physics
-from scene_data.scene import SceneDescription
 from scene_data.simulation import SimulationContext
 from scene_data.simulation_cfg import SimulationCfg
 
@@ -66,32 +64,16 @@ def run_render(args: Render, console: Console) -> None:
         MissingDependencyError: A library is missing.
     """
     require_video()
-    specs = [parse_camera_spec(text) for text in args.camera]
     cfg = SimulationCfg(
         physics.get(args.engine)(args.model, engine=args.engine, num_envs=args.num_envs),
         device=args.device,
-        cameras=lambda scene: [_camera_cfg(spec) for spec in specs or _cameras_of_model(scene)],
+        cameras=lambda scene: camera_cfgs(args.camera, scene, _DEFAULT_SIZE),
         render_backend=args.render_backend,
     )
     with SimulationContext(cfg) as sim:
         if args.keyframe is not None:
             sim.reset(keyframe=args.keyframe)
         _simulate(args, sim, console)
-
-
-def _camera_cfg(spec: CameraSpec) -> CameraCfg:
-    return CameraCfg(spec.name, spec.width, spec.height, spec.data_types)
-
-
-def _cameras_of_model(scene: SceneDescription) -> list[CameraSpec]:
-    width, height = _DEFAULT_SIZE
-    names = [camera.name or camera.path_name for camera in scene.cameras]
-    if not names:
-        raise ValueError(
-            f"The model {scene.name!r} has no camera. Add '--camera {FREE_CAMERA}:{width}x{height}' "
-            "for MuJoCo's default view."
-        )
-    return [CameraSpec(name, width, height) for name in names]
 
 
 def _simulate(args: Render, sim: SimulationContext, console: Console) -> None:
