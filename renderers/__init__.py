@@ -48,6 +48,7 @@ from .render_core import (
 )
 
 if TYPE_CHECKING:
+    from .camera_group import CameraGroup
     from .camera_sensor import Camera
     from .disabled import DisabledRenderBackend
     from .isaaclab import RenderCoreRenderer, RenderCoreRendererCfg
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 _LAZY = {
     "BoundedPublicationQueue": ".transports",
     "Camera": ".camera_sensor",
+    "CameraGroup": ".camera_group",
     "CameraPublicationTransport": ".transports",
     "DisabledRenderBackend": ".disabled",
     "FrameConsumer": ".transports",
@@ -77,6 +79,7 @@ __all__ = [
     "Camera",
     "CameraCfg",
     "CameraDescriptor",
+    "CameraGroup",
     "CameraMount",
     "CameraPublicationTransport",
     "ContextIntegrityError",

@@ -1,131 +1,102 @@
-"""Camera: one camera of a simulation, read as tensors."""
+"""Camera: one camera of a simulation, or of a loop of one's own, read as tensors."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any
 
-from scene_data.camera import BodyMount, CameraCfg, Intrinsics, ModelCamera, Orthographic, Pinhole, WorldPose
-from scene_data.errors import UnknownNameError
-from scene_data.renderers.camera_outputs import OutputMakers
+from scene_data.camera import CameraCfg
+from scene_data.camera_frames import view_quaternions
+from scene_data.provider import SceneDataProvider
+from scene_data.renderers.camera_data import DATA_TYPES, CameraData
+from scene_data.renderers.camera_seat import CameraSeat
 from scene_data.renderers.frame_info import FrameInfo
-from scene_data.renderers.render_core import CameraDescriptor, FrameLease, PlaneKind, PlaneLayout
+from scene_data.renderers.render_core import CameraDescriptor, PlaneKind, PlaneLayout
 from scene_data.renderers.render_core.camera_settings import CameraSetting
-from scene_data.renderers.render_core.placement import camera_projection
 from scene_data.renderers.runtime_settings import checked_pinholes, checked_positions, checked_quaternions
-from scene_data.renderers.segmentation_labels import SegmentationLabels
 from scene_data.runtime_values import checked_envs
-from scene_data.scene import SceneDescription
+from scene_data.simulation import SimulationContext
 
-if TYPE_CHECKING:
-    import torch
-
-__all__ = ["DATA_TYPES", "Camera", "CameraCfg", "CameraData", "FrameInfo", "describe_camera"]
-
-FREE_CAMERA = "free"
-
-DATA_TYPES: dict[str, PlaneKind] = {
-    "rgb": PlaneKind.RGB,
-    "rgba": PlaneKind.RGBA,
-    "depth": PlaneKind.DEPTH,
-    "distance_to_image_plane": PlaneKind.DEPTH,
-    "distance_to_camera": PlaneKind.DISTANCE_TO_CAMERA,
-    "normals": PlaneKind.NORMALS,
-    "albedo": PlaneKind.ALBEDO,
-    "rgb_hdr": PlaneKind.RGB_HDR,
-    "segmentation": PlaneKind.SEGMENTATION,
-    "instance_segmentation": PlaneKind.INSTANCE_SEGMENTATION,
-    "semantic_segmentation": PlaneKind.SEMANTIC_SEGMENTATION,
-}
-"""The plane behind each data type. The names are Isaac Lab's."""
-
-
-DERIVED = {
-    PlaneKind.INSTANCE_SEGMENTATION: PlaneKind.SEGMENTATION,
-    PlaneKind.SEMANTIC_SEGMENTATION: PlaneKind.SEGMENTATION,
-}
-"""Planes that can be made of another one, where the render backend does not make them."""
-
-
-class CameraData(Mapping[str, "torch.Tensor"]):
-    """One capture of a camera: tensors by data type, and what they show.
-
-    It holds its frames: they never change, and their place in the frame budget is free again when it and every
-    tensor from it are gone.
-
-    Attributes:
-        info: Times, capture id, poses and intrinsics of exactly these frames.
-    """
-
-    def __init__(self, leases: Mapping[str, FrameLease], info: FrameInfo, makers: OutputMakers | None = None):
-        self._leases = dict(leases)
-        self._makers = makers or {}
-        self._tensors: dict[str, torch.Tensor] = {}
-        self.info = info
-
-    @property
-    def output(self) -> "CameraData":
-        """This mapping itself, under Isaac Lab's name."""
-        return self
-
-    def lease(self, data_type: str) -> FrameLease:
-        """The lease on the frame of one data type, for NumPy, Warp or DLPack consumers.
-
-        It holds what was rendered: distances are not clipped, and where the render backend has no instances or tags
-        it is the segmentation that they are made of.
-        """
-        if data_type not in self._leases:
-            raise UnknownNameError("data type", data_type, self._leases)
-        return self._leases[data_type]
-
-    def __getitem__(self, data_type: str) -> "torch.Tensor":
-        """The frame, shape (N, H, W, C), on the device. Clone it before you write to it.
-
-        No copy is made, but for clipped distances, and for instances and tags that are made of a segmentation.
-        """
-        if data_type not in self._tensors:
-            rendered = self.lease(data_type).torch()
-            make = self._makers.get(data_type)
-            self._tensors[data_type] = rendered if make is None else make(rendered)
-        return self._tensors[data_type]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._leases)
-
-    def __len__(self) -> int:
-        return len(self._leases)
+__all__ = ["DATA_TYPES", "Camera", "CameraCfg", "CameraData", "FrameInfo"]
 
 
 class Camera:
     """One camera. In the synchronous mode its `data` always belongs to the present state.
 
-    Attributes:
-        cfg: What the user asked for.
-        descriptor: What the render core knows it as.
-        is_orthographic: Whether its projection is parallel.
-        makers: Makes outputs of what is rendered for them.
+    `sim.cameras[name]` is a camera of a simulation, and `Camera(cfg)` adds one to the simulation that was opened last;
+    both end with it. `Camera(cfg, provider)` looks into a loop of your own: it brings a render core along, which ends
+    with `close()` or a `with` statement. Cameras of one loop share a core and its turns in a `CameraGroup`.
+
+    Args:
+        cfg: What to see, from where.
+        provider: Reads the engine of your own loop; None is the simulation that was opened last.
+        render_backend: Name of the render backend, with a provider; a simulation has its own.
+        held_frames: Frames of each plane that you can hold beside the latest and the next one, with a provider.
+        max_frame_bytes: Budget of the frame store, with a provider; None is what `held_frames` needs.
+        physics_lock: What your loop holds while it writes to the engine, with a provider; needed where another thread
+            reads the camera.
+
+    Raises:
+        UnknownNameError: A camera, body, data type or render backend is not known.
+        ValueError: The camera asks for what the render backend does not make (the message names those that do), its
+            name is taken, the budget does not fit, or there is neither a provider nor a simulation.
+        UnmetRequirementError: The render backend needs what the engine does not offer.
+        RenderTurnError: The render backend could not be set up.
     """
 
     def __init__(
         self,
         cfg: CameraCfg,
-        descriptor: CameraDescriptor,
-        scene: SceneDescription,
+        provider: SceneDataProvider | None = None,
         *,
-        read: Callable[["Camera"], CameraData],
-        lag: Callable[["Camera"], int],
-        change: Callable[["Camera", Callable[[CameraSetting], CameraSetting]], None],
+        render_backend: str = "mujoco_warp",
+        held_frames: int = 2,
+        max_frame_bytes: int | None = None,
+        physics_lock: AbstractContextManager[Any] | None = None,
     ):
-        self.cfg = cfg
-        self.descriptor = descriptor
-        self.is_orthographic = isinstance(camera_projection(descriptor, scene), Orthographic)
-        self.makers = OutputMakers(cfg, descriptor, scene)
-        self._read = read
-        self._lag = lag
-        self._change = change
+        self._own: Any = None
+        if provider is None:
+            self._seat = _seat_in_simulation(cfg)
+            return
+        # A group is made of cameras.
+        from scene_data.renderers.camera_group import CameraGroup
+
+        self._own = CameraGroup(
+            [cfg],
+            provider,
+            render_backend=render_backend,
+            held_frames=held_frames,
+            max_frame_bytes=max_frame_bytes,
+            physics_lock=physics_lock,
+        )
+        self._seat = self._own[cfg.name].seat
+
+    @classmethod
+    def of(cls, seat: CameraSeat) -> "Camera":
+        """The camera on a seat, for hosts of cameras."""
+        camera = cls.__new__(cls)
+        camera._own, camera._seat = None, seat
+        return camera
+
+    @property
+    def seat(self) -> CameraSeat:
+        """What the camera is to its host."""
+        return self._seat
+
+    @property
+    def cfg(self) -> CameraCfg:
+        """What the user asked for."""
+        return self._seat.cfg
 
     @property
     def name(self) -> str:
         """Its name."""
-        return self.cfg.name
+        return self._seat.name
+
+    @property
+    def descriptor(self) -> CameraDescriptor:
+        """What the render core knows it as."""
+        return self._seat.descriptor
 
     def layout(self, data_type: str) -> PlaneLayout:
         """Shape and dtype of the frames that are rendered for one data type."""
@@ -133,7 +104,7 @@ class Camera:
 
     def plane(self, data_type: str) -> PlaneKind:
         """The plane of which the frames of one data type are made."""
-        return _rendered_plane(self.cfg, data_type, self.descriptor.planes)
+        return self._seat.plane(data_type)
 
     @property
     def data(self) -> CameraData:
@@ -144,12 +115,12 @@ class Camera:
             RenderTurnError: The frames could not be made; the message names the budget and its holders, or what the
                 render backend reports. An older frame is never handed out in their place.
         """
-        return self._read(self)
+        return self._seat.host.read(self._seat)
 
     @property
     def lag(self) -> int:
         """Turns that were started after the one that `data` shows: 0 in the synchronous mode, 1 if pipelined."""
-        return self._lag(self)
+        return self._seat.host.lag(self._seat)
 
     def set_world_poses(
         self,
@@ -173,15 +144,33 @@ class Camera:
             ValueError: A shape that does not fit, a value that is not finite, or no such environment.
             StaleGenerationError: The model was reloaded since.
         """
-        envs = checked_envs(env_ids, self.descriptor.num_envs)
+        envs = checked_envs(env_ids, self._num_envs)
         new_positions = None if positions is None else checked_positions(positions, len(envs))
         new_quaternions = None if orientations is None else checked_quaternions(orientations, len(envs), convention)
-        self._change(self, lambda setting: setting.with_poses(envs, new_positions, new_quaternions))
+        self._change(lambda setting: setting.with_poses(envs, new_positions, new_quaternions))
+
+    def set_world_poses_from_view(self, eyes: Any, targets: Any, env_ids: Sequence[int] | None = None) -> None:
+        """Let the camera stand still at `eyes` and look at `targets`, +Z of the world upwards, from the next frame on.
+
+        Args:
+            eyes: Positions in each environment's frame (n, 3), or (3,) for all [m].
+            targets: Points on the optical axes (n, 3), or (3,) for all [m].
+            env_ids: The n environments; None is all.
+
+        Raises:
+            ValueError: A shape that does not fit, a value that is not finite, a target that is its eye, or no such
+                environment.
+            StaleGenerationError: The model was reloaded since.
+        """
+        envs = checked_envs(env_ids, self._num_envs)
+        positions = checked_positions(eyes, len(envs))
+        quaternions = view_quaternions(positions, checked_positions(targets, len(envs)))
+        self._change(lambda setting: setting.with_poses(envs, positions, quaternions))
 
     def clear_world_poses(self, env_ids: Sequence[int] | None = None) -> None:
         """Let the camera sit again where its configuration has it, in these environments or all."""
-        envs = checked_envs(env_ids, self.descriptor.num_envs)
-        self._change(self, lambda setting: setting.without_poses(envs))
+        envs = checked_envs(env_ids, self._num_envs)
+        self._change(lambda setting: setting.without_poses(envs))
 
     def set_intrinsic_matrices(self, matrices: Any, env_ids: Sequence[int] | None = None) -> None:
         """Project through these pinholes, from the next frame on.
@@ -196,77 +185,39 @@ class Camera:
             ValueError: A matrix of another form, no such environment, or the camera is orthographic.
             StaleGenerationError: The model was reloaded since.
         """
-        if self.is_orthographic:
+        if self._seat.is_orthographic:
             raise ValueError(f"camera {self.name!r} is orthographic and has no pinhole")
-        envs = checked_envs(env_ids, self.descriptor.num_envs)
+        envs = checked_envs(env_ids, self._num_envs)
         pinholes = checked_pinholes(matrices, len(envs))
-        self._change(self, lambda setting: setting.with_pinholes(envs, pinholes))
+        self._change(lambda setting: setting.with_pinholes(envs, pinholes))
+
+    def close(self) -> None:
+        """End what the camera brought along; held tensors stay valid. One of a simulation or a group ends with that."""
+        if self._own is not None:
+            self._own.close()
+
+    @property
+    def _num_envs(self) -> int:
+        return self.descriptor.num_envs
+
+    def _change(self, change: Callable[[CameraSetting], CameraSetting]) -> None:
+        self._seat.host.change(self._seat, change)
+
+    def __enter__(self) -> "Camera":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
+        self.close()
 
 
-def describe_camera(
-    cfg: CameraCfg, camera_id: int, scene: SceneDescription, supported: Collection[PlaneKind] = frozenset(PlaneKind)
-) -> CameraDescriptor:
-    """The descriptor of what the user asked for.
-
-    Args:
-        cfg: What that is.
-        camera_id: Id of the camera in its core.
-        scene: What it looks at.
-        supported: Planes that the render backend makes; others are made of these where that is possible.
-
-    Raises:
-        UnknownNameError: The name is no camera of the model, its body is none, a data type is not known, or a semantic
-            tag's pattern matches nothing.
-        ValueError: It has poses for another number of environments.
-    """
-    _check_mount(cfg, scene)
-    SegmentationLabels(scene, cfg.semantic_tags)  # pyright: ignore[reportArgumentType]
-    mount, intrinsics = cfg.mount, cfg.intrinsics
-    names = {name for camera in scene.cameras for name in (camera.name, camera.path_name) if name}
-    if mount is None and cfg.name not in names:
-        if cfg.name != FREE_CAMERA:
-            known = [camera.name or camera.path_name for camera in scene.cameras]
-            raise UnknownNameError("camera", cfg.name, [*known, FREE_CAMERA])
-        free = scene.free_camera
-        mount = WorldPose(tuple(free.position), tuple(free.quaternion))
-        intrinsics = intrinsics or _free_intrinsics(scene, cfg)
-    return CameraDescriptor(
-        id=camera_id,
-        name=cfg.name,
-        width=cfg.width,
-        height=cfg.height,
-        planes=tuple(dict.fromkeys(_rendered_plane(cfg, data_type, supported) for data_type in cfg.data_types)),
-        num_envs=scene.num_envs,
-        mount=mount,
-        intrinsics=intrinsics,
-        options=cfg.options,
-    )
-
-
-def _check_mount(cfg: CameraCfg, scene: SceneDescription) -> None:
-    if isinstance(cfg.mount, BodyMount) and isinstance(cfg.mount.body, str):
-        scene.body_index(cfg.mount.body)
-    if isinstance(cfg.mount, ModelCamera) and isinstance(cfg.mount.camera, str):
-        scene.camera_index(cfg.mount.camera)
-    if isinstance(cfg.mount, WorldPose) and cfg.mount.num_envs not in (None, scene.num_envs):
+def _seat_in_simulation(cfg: CameraCfg) -> CameraSeat:
+    """The seat of a camera in the simulation that was opened last, which gets one if it has none like this."""
+    simulation = SimulationContext.instance()
+    if simulation is None:
         raise ValueError(
-            f"camera {cfg.name!r} has poses for {cfg.mount.num_envs} environments, but there are {scene.num_envs}"
+            f"camera {cfg.name!r} has nothing to look at: no simulation is open. In a loop of your own give "
+            "the provider, Camera(cfg, provider)"
         )
-
-
-def _plane(cfg: CameraCfg, data_type: str) -> PlaneKind:
-    if data_type not in DATA_TYPES:
-        raise UnknownNameError(f"data type of camera {cfg.name!r}", data_type, DATA_TYPES)
-    return DATA_TYPES[data_type]
-
-
-def _rendered_plane(cfg: CameraCfg, data_type: str, available: Collection[PlaneKind]) -> PlaneKind:
-    plane = _plane(cfg, data_type)
-    return plane if plane in available else DERIVED.get(plane, plane)
-
-
-def _free_intrinsics(scene: SceneDescription, cfg: CameraCfg) -> Intrinsics:
-    free = scene.free_camera
-    if free.projection == "orthographic":
-        return Orthographic(free.fovy)
-    return Pinhole.from_fovy(free.fovy, cfg.width, cfg.height)
+    known = simulation.cameras.get(cfg.name)
+    camera = known if known is not None and known.cfg == cfg else simulation.add_camera(cfg)
+    return camera.seat

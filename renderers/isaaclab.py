@@ -22,7 +22,7 @@ from scene_data.registry import renderers
 from scene_data.scene import SceneDescription
 from scene_data.simulation import SimulationContext
 
-from .camera_sensor import DATA_TYPES, DERIVED
+from .camera_data import DATA_TYPES, DERIVED
 from .isaaclab_cameras import CameraRenderData, as_torch, camera_of_spec, check_output, on_host
 from .isaaclab_contract import BaseRenderer, RenderBufferSpec, RendererCfg, buffer_kind, configuration
 from .isaaclab_session import CameraSession

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from scene_data.camera import CameraCfg
 from scene_data.provider import SceneDataProvider
 
+from .camera_data import DATA_TYPES, DERIVED
 from .camera_outputs import OutputMakers
-from .camera_sensor import DATA_TYPES, DERIVED
 from .render_core.core_plan import CorePlan
 from .render_core.leases import FrameLease
 from .render_core.pipeline import RenderTurnError

@@ -6,12 +6,13 @@ a body. The camera frame is MuJoCo's and OpenGL's: it looks along -Z, +X is righ
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from scene_data.camera_frames import view_quaternions
 from scene_data.errors import UnknownNameError
 
 __all__ = [
@@ -89,22 +90,16 @@ class WorldPose:
         return counts[0] if counts else None
 
     @classmethod
-    def looking_at(cls, eye: Sequence[float], target: Sequence[float], up: Sequence[float] = (0, 0, 1)) -> "WorldPose":
-        """A pose at `eye` (3,) whose optical axis goes through `target` (3,), with `up` (3,) upwards in the image.
+    def looking_at(cls, eye: ArrayLike, target: ArrayLike, up: ArrayLike = (0, 0, 1)) -> "WorldPose":
+        """A pose at `eye` whose optical axis goes through `target`, with `up` (3,) upwards in the image.
+
+        `eye` and `target` are (3,), or (N, 3) for a pose per environment.
 
         Raises:
-            ValueError: `eye` equals `target`.
+            ValueError: `eye` equals `target`, or a value that is not finite.
         """
-        back = np.asarray(eye, float) - np.asarray(target, float)
-        distance = float(np.linalg.norm(back))
-        if not distance > 0.0:
-            raise ValueError(f"eye and target are the same point {tuple(eye)}: there is no direction to look along")
-        back /= distance
-        right = np.cross(np.asarray(up, float), back)
-        if np.linalg.norm(right) < 1e-9:  # looking along `up`: +Y is up in the image then
-            right = np.cross((0.0, 1.0, 0.0) if abs(back[1]) < 0.9 else (0.0, 0.0, 1.0), back)
-        right /= np.linalg.norm(right)
-        return cls(tuple(eye), _matrix_to_quaternion(np.column_stack((right, np.cross(back, right), back))))
+        eyes, targets = np.broadcast_arrays(_vectors("eye", eye, 3), _vectors("target", target, 3))
+        return cls(_vectors("eye", eyes, 3), _vectors("quaternion", view_quaternions(eyes, targets, up), 4))
 
 
 CameraMount = ModelCamera | BodyMount | WorldPose
@@ -290,17 +285,3 @@ def _single(vectors: Vectors) -> Vector:
 
 def _count(vectors: Vectors) -> int | None:
     return len(vectors) if isinstance(vectors[0], tuple) else None
-
-
-def _matrix_to_quaternion(rotation: np.ndarray) -> Vector:
-    """(x, y, z, w) of a rotation matrix (3, 3): the top eigenvector of Bar-Itzhack's symmetric 4x4 matrix."""
-    m = rotation
-    k = np.array(
-        [
-            [m[0, 0] - m[1, 1] - m[2, 2], 0.0, 0.0, 0.0],
-            [m[0, 1] + m[1, 0], m[1, 1] - m[0, 0] - m[2, 2], 0.0, 0.0],
-            [m[0, 2] + m[2, 0], m[1, 2] + m[2, 1], m[2, 2] - m[0, 0] - m[1, 1], 0.0],
-            [m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1], m[0, 0] + m[1, 1] + m[2, 2]],
-        ]
-    )
-    return tuple(np.linalg.eigh(k)[1][:, -1].tolist())  # eigh reads the lower triangle

@@ -278,6 +278,27 @@ class SimulationContext:
         with self.physics_lock, self.provider.consistent_read():
             return self._geometry.collect(self.num_envs)
 
+    def add_camera(self, cfg: CameraCfg) -> Any:
+        """Look through one more camera, and return it; `Camera(cfg)` does the same.
+
+        Cameras that there are and their frames stay valid. Turns that are under way end first; transports start anew.
+
+        Raises:
+            UnknownNameError, ValueError: As at the construction. Nothing has changed then.
+        """
+        self._require_open()
+        before = self.cfg
+        self.cfg = replace(before, cameras=_with_camera(before.cameras, cfg))
+        try:
+            if self._pipeline is None:
+                self._pipeline = self._create_pipeline()
+            else:
+                self._pipeline.add_cameras([cfg])
+        except BaseException:
+            self.cfg = before
+            raise
+        return self.cameras[cfg.name]
+
     def add_transport(self, transport: TransportT) -> TransportT:
         """Publish the cameras' frames through a transport of `scene_data.renderers.transports` too, and return it.
 
@@ -460,6 +481,10 @@ class SimulationContext:
 
 def _chosen_cameras(choice: CameraChoice, physics: PhysicsEngine) -> Sequence[CameraCfg]:
     return choice(physics.backend.describe_scene()) if callable(choice) else choice
+
+
+def _with_camera(choice: CameraChoice, cfg: CameraCfg) -> CameraChoice:
+    return (lambda scene: [*choice(scene), cfg]) if callable(choice) else [*choice, cfg]
 
 
 def _checked_device(device: str) -> str:

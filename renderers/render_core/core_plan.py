@@ -8,7 +8,7 @@ from scene_data.errors import SceneDataError, UnmetRequirementError
 from scene_data.registry import backends, renderers
 from scene_data.scene import SceneDescription
 
-from ..camera_sensor import describe_camera
+from ..camera_seat import describe_camera
 from .backend import RenderBackend
 from .camera import CameraDescriptor
 from .capacity import (

@@ -1,6 +1,7 @@
 """When a simulation renders, and what it waits for: the render modes."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from .status import FrameStatus, FrameStatusCode
@@ -25,8 +26,8 @@ class Pacing(ABC):
         """The physics stepped: render for whom it is time, and wait for what this mode waits for."""
 
     @abstractmethod
-    def before_read(self, pipeline: "RenderPipeline", sensor: "Sensor") -> FrameStatus:
-        """Somebody reads a camera: see to it that `sensor.data` is what this mode promises."""
+    def before_read(self, pipeline: "RenderPipeline", sensors: Collection["Sensor"]) -> FrameStatus:
+        """Somebody reads cameras: see to it that the `data` of each is what this mode promises."""
 
 
 class Synchronous(Pacing):
@@ -36,9 +37,9 @@ class Synchronous(Pacing):
         """Serve the consumers that are due; the cameras' own are due when they are read."""
         return pipeline.run_turn(pipeline.begin_turn())
 
-    def before_read(self, pipeline: "RenderPipeline", sensor: "Sensor") -> FrameStatus:
+    def before_read(self, pipeline: "RenderPipeline", sensors: Collection["Sensor"]) -> FrameStatus:
         """Capture if the state has moved, together with the cameras that were read since their last capture."""
-        return pipeline.run_turn(pipeline.begin_turn_where_moved(sensor))
+        return pipeline.run_turn(pipeline.begin_turn_where_moved(sensors))
 
 
 class Pipelined(Pacing):
@@ -57,9 +58,9 @@ class Pipelined(Pacing):
         started = pipeline.start_turn(pipeline.begin_turn())
         return status if started.ok else started
 
-    def before_read(self, pipeline: "RenderPipeline", sensor: "Sensor") -> FrameStatus:
+    def before_read(self, pipeline: "RenderPipeline", sensors: Collection["Sensor"]) -> FrameStatus:
         """Nothing to do once there is a frame; the very first one is waited for."""
-        if sensor.data is not None:
+        if all(sensor.data is not None for sensor in sensors):
             return _OK
         if not pipeline.has_turn_in_flight:
             pipeline.request_all()
@@ -80,10 +81,10 @@ class FreeRunning(Pacing):
         pipeline.request_all()
         return pipeline.start_turn(pipeline.begin_turn())
 
-    def before_read(self, pipeline: "RenderPipeline", sensor: "Sensor") -> FrameStatus:
+    def before_read(self, pipeline: "RenderPipeline", sensors: Collection["Sensor"]) -> FrameStatus:
         """Take what has ended; only the very first frame is waited for."""
         status = pipeline.finish_turn(timeout=0.0)
-        if sensor.data is not None:
+        if all(sensor.data is not None for sensor in sensors):
             return _OK
         if not pipeline.has_turn_in_flight:
             pipeline.request_all()

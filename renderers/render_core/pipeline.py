@@ -6,7 +6,7 @@ lock released, wait for capacity, submit, finish, hand the frames out, and leave
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,10 +20,14 @@ from scene_data.provider import SceneDataProvider
 from scene_data.registry import renderers
 from scene_data.scene import SceneDescription
 
-from ..camera_sensor import Camera, CameraData, FrameInfo
+from ..camera_data import CameraData
+from ..camera_seat import CameraSeat
+from ..camera_sensor import Camera
+from ..frame_info import FrameInfo
 from .admission import InFlightGuard
+from .camera import CameraDescriptor
 from .camera_poses import CameraPoses
-from .camera_settings import CameraSetting
+from .camera_settings import CameraSetting, CameraSettings
 from .core import RenderCore
 from .core_plan import HELD_FRAMES, CorePlan
 from .demand import RenderPlan
@@ -130,6 +134,7 @@ class RenderPipeline:
         self._geometry = GeometrySources(()) if geometry is None else geometry
         self._geometry_failure = ""
         self._appearance = appearance or Appearance(lambda: provider.backend.describe_scene())
+        self._is_closed = False
         self._guard = InFlightGuard()
         self._turn_lock = threading.Lock()
         self._in_flight: Turn | None = None
@@ -138,10 +143,10 @@ class RenderPipeline:
         self._model_generation = 0
         self._sensors: dict[int, Sensor] = {}
         self.cameras: Mapping[str, Camera] = {}
-        plan = self.plan(provider.backend.describe_scene(), cameras)
-        self.core: RenderCore = plan.create_core(device)
+        self._plan = self.plan(provider.backend.describe_scene(), cameras)
+        self.core: RenderCore = self._plan.create_core(device)
         try:
-            self._start_generation(plan)
+            self._start_generation(self._plan)
         except BaseException:
             self.core.shutdown()
             raise
@@ -151,6 +156,51 @@ class RenderPipeline:
     def plan(self, scene: SceneDescription, cameras: Sequence[CameraCfg]) -> CorePlan:
         """What a core for these cameras has to be; raises what does not fit, and touches nothing."""
         return CorePlan.of(scene, cameras, self._render_backend, self._max_frame_bytes, self._held_frames)
+
+    def add_cameras(self, cameras: Sequence[CameraCfg]) -> None:
+        """Serve more cameras. Those that there are, what is set about them, and what was delivered stay as they are.
+
+        Turns that are under way end first. Transports start anew, as after a reload.
+
+        Raises:
+            UnknownNameError, ValueError: As at the construction; nothing has changed then.
+            RenderTurnError: The render backend could not be set up.
+        """
+        plan = self.plan(self._plan.scene, (*self._plan.cameras, *cameras))
+        self._restart(plan, keeps_model=True)
+
+    # -- what cameras call
+
+    def read(self, seat: CameraSeat) -> CameraData:
+        """What the render mode has for a camera now; see `Camera.data`."""
+        return self.read_all([seat])[seat.name]
+
+    def read_all(self, seats: Sequence[CameraSeat]) -> dict[str, CameraData]:
+        """What the render mode has for cameras now, by name; in the synchronous mode of one and the same state."""
+        with self._turn_lock:
+            sensors = [self._sensor_of(seat) for seat in seats]
+            status = self._pacing.before_read(self, sensors)
+            delivered: dict[str, CameraData] = {}
+            for sensor in sensors:
+                if sensor.data is None:
+                    raise RenderTurnError(f"Camera {sensor.seat.name!r} has no frame", self._with_holders(status))
+                delivered[sensor.seat.name], sensor.was_read = sensor.data, True
+            return delivered
+
+    def lag(self, seat: CameraSeat) -> int:
+        """Turns that were started after the one that a camera shows."""
+        with self._turn_lock:
+            sensor = self._sensor_of(seat)
+            return self._turn_count - sensor.turn if sensor.data is not None else 0
+
+    def change(self, seat: CameraSeat, change: Callable[[CameraSetting], CameraSetting]) -> None:
+        """Change what is set about a camera, from the next snapshot on."""
+        self.require("applies_camera_settings", "cameras that change at run time")
+        with self._physics_lock:
+            self._sensor_of(seat)
+            self._live.change(seat.descriptor.id, change)
+
+    # -- what a simulation calls around steps
 
     def before_step(self) -> None:
         """Let the render mode do what it has to before the physics steps."""
@@ -194,28 +244,19 @@ class RenderPipeline:
         Raises:
             RenderTurnError: The render backend could not be set up for the new model.
         """
-        with self._guard.closed():
-            self.core.stop_accepting_snapshots()
-            self.core.request_cancel_render_turn()
-            self.core.finish_or_cancel_render_turn()
-            with self._turn_lock:
-                self._abandon_turn()
-                self._guard.wait_empty()
-                self._transports.each(lambda transport: transport.stop())
-                with self._physics_lock:
-                    swap_engine()
-                if not plan.fits(self.core):
-                    self._replace_core(plan)
-                self._start_generation(plan)
-                self._transports.each(lambda transport: transport.start(self.core, self._descriptors))
-            self.core.start_accepting_snapshots()
+        self._restart(plan, swap_engine)
 
     def close(self) -> None:
         """Drop the consumers, end the render thread, free the snapshots. Leases that others hold stay valid.
 
+        A second call does nothing.
+
         Raises:
             ExceptionGroup: Transports that failed to close; all the rest was closed all the same.
         """
+        if self._is_closed:
+            return
+        self._is_closed = True
         self._guard.close()
         failures = self._transports.close()  # a turn that hangs holds the turn lock
         for sensor in self._sensors.values():
@@ -281,15 +322,16 @@ class RenderPipeline:
             self._poses.capture(result.snapshot, (plan.camera_id for plan in plans if self._is_for_transports(plan)))
             return Turn(plans, result.snapshot, now, self.provider.env_time_ns, self._state_version(), record)
 
-    def begin_turn_where_moved(self, wanted: Sensor) -> Turn | FrameStatus:
-        """A turn for a camera whose state has moved since its frame, and for all others that were read since theirs."""
+    def begin_turn_where_moved(self, wanted: Collection[Sensor]) -> Turn | FrameStatus:
+        """A turn for cameras whose state has moved since their frames, and for others that were read since theirs."""
         with self._physics_lock, self.provider.consistent_read():
             state = self._present_state()
-            if wanted.data is not None and not wanted.has_moved(*state):
+            if all(sensor.data is not None and not sensor.has_moved(*state) for sensor in wanted):
                 return _OK
             due = []
             for camera_id, sensor in self._sensors.items():
-                if sensor is wanted or (sensor.was_read and sensor.has_moved(*state)):
+                asked = sensor in wanted
+                if (asked and sensor.data is None) or ((asked or sensor.was_read) and sensor.has_moved(*state)):
                     self.core.request_one_shot(sensor.consumer)
                     sensor.data, sensor.was_read = None, False
                     due.append(camera_id)
@@ -336,12 +378,37 @@ class RenderPipeline:
 
     # -- inside
 
+    def _restart(
+        self, plan: CorePlan, swap_engine: Callable[[], None] | None = None, keeps_model: bool = False
+    ) -> None:
+        """Let what is under way end, and go on with another plan."""
+        with self._guard.closed():
+            self.core.stop_accepting_snapshots()
+            self.core.request_cancel_render_turn()
+            self.core.finish_or_cancel_render_turn()
+            with self._turn_lock:
+                self._abandon_turn()
+                self._guard.wait_empty()
+                self._transports.each(lambda transport: transport.stop())
+                if swap_engine is not None:
+                    with self._physics_lock:
+                        swap_engine()
+                kept, settings = list(self._sensors.values()), self._live.settings
+                if not plan.fits(self.core):
+                    self._replace_core(plan)
+                self._start_generation(plan)
+                if keeps_model:
+                    self._keep(kept, settings)
+                self._transports.each(lambda transport: transport.start(self.core, self._descriptors))
+            self.core.start_accepting_snapshots()
+
     def _start_generation(self, plan: CorePlan) -> None:
         """Put a plan in force: snapshots, frames, cameras."""
         generation = self._model_generation + 1
         for sensor in self._sensors.values():
             self.core.unregister_consumer(sensor.consumer)
         self._sensors, self.cameras = {}, {}
+        self._plan, self._backend = plan, self.provider.backend
         self.pool.activate(self.provider, generation, plan.scene.point_ranges())
         status = plan.configure(self.core, generation, generation)
         if status.code is FrameStatusCode.GENERATION_CAPACITY_EXHAUSTED:
@@ -354,12 +421,23 @@ class RenderPipeline:
         self._turn_count = 0
         self._poses = CameraPoses(plan.scene, plan.descriptors)
         self._live = LiveCameras(plan.scene, plan.descriptors, self.provider.device)
-        self._descriptors = {descriptor.name: descriptor for descriptor in plan.descriptors}
         for cfg, descriptor in zip(plan.cameras, plan.descriptors, strict=True):
             consumer = self.core.register_one_shot_consumer(cfg.name, descriptor.id)
-            camera = Camera(cfg, descriptor, plan.scene, read=self._read, lag=self._lag, change=self._change)
-            self._sensors[descriptor.id] = Sensor(camera, consumer, period_ns=round(cfg.update_period * 1e9))
-        self.cameras = {sensor.camera.name: sensor.camera for sensor in self._sensors.values()}
+            seat = CameraSeat(cfg, descriptor, plan.scene, self)
+            self._sensors[descriptor.id] = Sensor(seat, consumer, period_ns=round(cfg.update_period * 1e9))
+        self.cameras = {sensor.seat.name: Camera.of(sensor.seat) for sensor in self._sensors.values()}
+
+    def _keep(self, sensors: Iterable[Sensor], settings: CameraSettings) -> None:
+        """Let cameras from before the present plan, which has them in the same places, be what they were."""
+        self._live.settings = settings
+        for kept in sensors:
+            sensor = self._sensors[kept.seat.descriptor.id]
+            sensor.seat, sensor.data, sensor.version = kept.seat, kept.data, kept.version
+            self.cameras = {**self.cameras, kept.seat.name: Camera.of(kept.seat)}
+
+    @property
+    def _descriptors(self) -> Mapping[str, CameraDescriptor]:
+        return {sensor.seat.name: sensor.seat.descriptor for sensor in self._sensors.values()}
 
     def _replace_core(self, plan: CorePlan) -> None:
         retired, self.core = self.core, plan.create_core(self._device)
@@ -367,20 +445,6 @@ class RenderPipeline:
         retired.shutdown()
         self._sensors = {}
         self._first_capture = 1
-
-    def _read(self, camera: Camera) -> CameraData:
-        with self._turn_lock:
-            sensor = self._sensor_of(camera)
-            status = self._pacing.before_read(self, sensor)
-            if sensor.data is None:
-                raise RenderTurnError(f"Camera {camera.name!r} has no frame", self._with_holders(status))
-            sensor.was_read = True
-            return sensor.data
-
-    def _lag(self, camera: Camera) -> int:
-        with self._turn_lock:
-            sensor = self._sensor_of(camera)
-            return self._turn_count - sensor.turn if sensor.data is not None else 0
 
     def require(self, ability: str, what: str) -> None:
         """Check that the render backend says of itself that it has an ability.
@@ -407,13 +471,6 @@ class RenderPipeline:
             able = ", ".join(name for name, backend in renderers.installed() if is_able(backend)) or "none"
             raise ValueError(f"render backend {self._render_backend!r} {lack}; backends that {verb}: {able}")
 
-    def _change(self, camera: Camera, change: Callable[[CameraSetting], CameraSetting]) -> None:
-        """Change what is set about a camera, from the next snapshot on."""
-        self.require("applies_camera_settings", "cameras that change at run time")
-        with self._physics_lock:
-            self._sensor_of(camera)
-            self._live.change(camera.descriptor.id, change)
-
     def _collect_geometry(self, snapshot: RenderSnapshot, plans: Sequence[RenderPlan]) -> FrameStatus:
         """Ask the sources of extra geometry, once, for the snapshot. Where one fails, nobody gets a frame."""
         try:
@@ -430,10 +487,13 @@ class RenderPipeline:
                 self._sensors[plan.camera_id].data = None
             return FrameStatus(code, message=str(error))
 
-    def _sensor_of(self, camera: Camera) -> Sensor:
-        sensor = self._sensors.get(camera.descriptor.id)
-        if sensor is None or sensor.camera is not camera:
-            raise StaleGenerationError(camera.name)
+    def _sensor_of(self, seat: CameraSeat) -> Sensor:
+        if self._is_closed:
+            closed = FrameStatus(FrameStatusCode.STOPPED, message="What renders it was closed.")
+            raise RenderTurnError(f"Camera {seat.name!r} has no frame", closed)
+        sensor = self._sensors.get(seat.descriptor.id)
+        if sensor is None or sensor.seat is not seat or self.provider.backend is not self._backend:
+            raise StaleGenerationError(seat.name)
         return sensor
 
     def _abandon_turn(self) -> None:
@@ -445,7 +505,7 @@ class RenderPipeline:
         leases = self._leases_of_turn(plan, first_capture)
         capture_id = max((lease.stamp.capture_id for lease in leases.values()), default=0)
         sensor = self._sensors[plan.camera_id]
-        labels = sensor.camera.makers.id_to_labels
+        labels = sensor.seat.makers.id_to_labels
         info = FrameInfo(turn.simulation_time_ns, turn.env_time_ns, capture_id, turn.record, plan.camera_id, labels)
         if sensor.take(leases, info, turn.version, self._turn_count, sensor.consumer in plan.consumers):
             self.core.mark_delivered(plan, sensor.consumer)
@@ -453,7 +513,7 @@ class RenderPipeline:
             self._deliver_to_transports(plan, turn, leases)
 
     def _deliver_to_transports(self, plan: RenderPlan, turn: Turn, leases: dict[PlaneKind, FrameLease]) -> None:
-        camera = self._sensors[plan.camera_id].camera.descriptor
+        camera = self._sensors[plan.camera_id].seat.descriptor
         capture_id = next(iter(leases.values())).stamp.capture_id
         view = self._poses.view(plan.camera_id)
 
@@ -487,7 +547,7 @@ class RenderPipeline:
         if status.code is not FrameStatusCode.FRAME_SLOTS_EXHAUSTED:
             return status
         frames = self.core.frames
-        names = {camera_id: sensor.camera.name for camera_id, sensor in self._sensors.items()}
+        names = {camera_id: sensor.seat.name for camera_id, sensor in self._sensors.items()}
         held = [f"{count} of {names[camera]}/{plane.value}" for camera, plane, count in frames.held_frames()]
         budget = f"The budget is {frames.max_slots} frames and {frames.max_bytes:,} bytes"
         holders = f"held are {', '.join(held) or 'none'}"
@@ -501,9 +561,7 @@ class RenderPipeline:
     def _state_version(self) -> StateVersion:
         backend = self.provider.backend
         return (
-            self._live.settings.version,
-            self._geometry.version,
-            self._appearance.version,
+            (self._live.settings.version, self._geometry.version, self._appearance.version),
             self._clock(),
             backend.transforms_timestamp,
             backend.cameras_timestamp,

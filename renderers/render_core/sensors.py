@@ -2,27 +2,32 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from ..camera_sensor import Camera, CameraData, FrameInfo
+from ..camera_data import CameraData
+from ..camera_seat import CameraSeat
+from ..frame_info import FrameInfo
 from .layout import PlaneKind
 from .leases import FrameLease
 
 __all__ = ["Sensor", "StateVersion"]
 
-StateVersion = tuple[int, ...]
-"""Tells one state from another: what was set about cameras, geometry and looks, then time and publications."""
+StateVersion = tuple[Any, ...]
+"""Tells one state from another: first, as one entry, what was set about cameras, geometry and looks, then time and
+publications."""
 
-_SETTINGS = slice(0, 3)
+# Engines on a device count time in single precision: a period may look a little shorter than it is.
+_WHOLE = 0.99
 
 
-@dataclass
+@dataclass(eq=False)
 class Sensor:
     """A camera's own consumer, and what it delivered last.
 
     Attributes:
-        camera: The camera.
+        seat: The camera.
         consumer: Its one-shot consumer.
         data: What it delivered last.
         version: The state that `data` shows.
@@ -31,7 +36,7 @@ class Sensor:
         period_ns: Simulation time between two frames [ns].
     """
 
-    camera: Camera
+    seat: CameraSeat
     consumer: int
     data: CameraData | None = None
     version: StateVersion | None = None
@@ -50,7 +55,7 @@ class Sensor:
         info = self.data.info
         elapsed = now - info.simulation_time_ns
         was_reset = elapsed < 0 or (env_time_ns is not None and bool((env_time_ns < info.env_time_ns).any()))
-        return was_reset or elapsed >= self.period_ns or self.version[_SETTINGS] != version[_SETTINGS]
+        return was_reset or elapsed >= _WHOLE * self.period_ns or self.version[0] != version[0]
 
     def take(
         self, leases: Mapping[PlaneKind, FrameLease], info: FrameInfo, version: StateVersion, turn: int, is_due: bool
@@ -60,13 +65,13 @@ class Sensor:
         Returns:
             Whether it was due and has its frames.
         """
-        if len(leases) < len(self.camera.descriptor.planes):
+        if len(leases) < len(self.seat.descriptor.planes):
             # A frame that could not be made leaves nothing in its place: an older one must not pass for it.
             self.data = None if is_due else self.data
             return False
         if is_due or not self.period_ns:
-            camera = self.camera
-            by_type = {data_type: leases[camera.plane(data_type)] for data_type in camera.cfg.data_types}
-            self.data = CameraData(by_type, info, camera.makers)
+            seat = self.seat
+            by_type = {data_type: leases[seat.plane(data_type)] for data_type in seat.cfg.data_types}
+            self.data = CameraData(by_type, info, seat.makers)
             self.version, self.turn = version, turn
         return is_due
