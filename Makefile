@@ -19,7 +19,7 @@ $(BIN)/python:
 		&& $(PYTHON) -m pip --python $(BIN)/python install pip; }
 
 $(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install -c constraints.txt -e '.[torch,video,newton,rerun,usd,viser,ros2,mcap,gym,dev]'
+	$(BIN)/python -m pip install -c constraints.txt -e '.[torch,video,newton,rerun,usd,viser,ros2,mcap,gym,descriptions,dev]'
 	touch $@
 
 # ROS 1 is in no package index. Debian's packages come last in the path, so that they hide none of the environment's.

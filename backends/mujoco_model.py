@@ -1,4 +1,4 @@
-"""Loads the models that users name: MJCF, MJB and URDF files, and the demo that ships with the package."""
+"""Loads the models that users name: MJCF, MJB and URDF files, robot descriptions, and the demo of this package."""
 
 import copy
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import mujoco
 
 from scene_data.assets import demo_model_path
+from scene_data.backends.mujoco_downloads import download_model, is_downloadable
 from scene_data.errors import ModelLoadError, UnknownNameError
 
 __all__ = ["DEMO", "find_keyframe", "load_mujoco_model"]
@@ -18,22 +19,32 @@ def load_mujoco_model(model: str | Path | mujoco.MjModel, timestep: float | None
     """Load a model.
 
     Args:
-        model: A path to MJCF, MJB or URDF, `"demo"`, or a compiled model, which is used as it is.
+        model: A path to MJCF, MJB or URDF, `"demo"`, the name of a robot description such as `"g1_mj_description"`
+            (downloaded), or a compiled model, which is used as it is.
         timestep: Replaces the model's own timestep [s]; a compiled model is then copied first.
 
     Raises:
-        ModelLoadError: The file is missing or the compiler refuses it.
+        ModelLoadError: The file is missing, the download failed, or the compiler refuses it.
+        UnknownNameError: There is no such robot description.
+        MissingDependencyError: The library of robot descriptions is not installed.
         ValueError: `model` is something else.
     """
     if isinstance(model, mujoco.MjModel):
         loaded = copy.copy(model) if timestep is not None else model
     elif isinstance(model, str | Path):
-        loaded = _load_file(demo_model_path() if str(model) == DEMO else Path(model))
+        loaded = _load_file(_path_of(str(model)))
     else:
         raise ValueError(f"model must be a path, {DEMO!r} or an MjModel, not {model!r}")
     if timestep is not None:
         loaded.opt.timestep = timestep
     return loaded
+
+
+def _path_of(model: str) -> Path:
+    if model == DEMO:
+        return demo_model_path()
+    path = Path(model)
+    return download_model(model) if is_downloadable(model) and not path.exists() else path
 
 
 def _load_file(path: Path) -> mujoco.MjModel:

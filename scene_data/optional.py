@@ -21,6 +21,7 @@ EXTRA_OF_LIBRARY = {
     "pxr": "usd",
     "pyglet": "newton",
     "rerun": "rerun",
+    "robot_descriptions": "descriptions",
     "torch": "torch",
     "viser": "viser",
 }

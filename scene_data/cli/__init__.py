@@ -12,7 +12,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run `scene-data` with these arguments, the process's own by default.
 
     A mistake in them, in the model or in what is installed ends the process with status 2 and one line on standard
-    error that says what to do.
+    error that says what to do. Pictures that differ by more than is tolerated end it with status 1.
     """
     # The libraries behind the commands are heavy: `--help` in one place, and an import error in another, come first.
     import warp as wp
@@ -24,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from rich.markup import escape
 
     from scene_data.cli.bench import Bench, run_bench
+    from scene_data.cli.compare import Compare, run_compare
     from scene_data.cli.export import Export, run_export
     from scene_data.cli.info import Info, run_info
     from scene_data.cli.render import Render, run_render
@@ -48,6 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 run_info(command, console)
             case Export():
                 run_export(command, console)
+            case Compare():
+                if not run_compare(command, console):
+                    sys.exit(1)
             case Bench():
                 run_bench(command, console)
     except (SceneDataError, ValueError, OSError) as error:

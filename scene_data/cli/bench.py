@@ -34,7 +34,7 @@ class Bench:
     """
 
     model: tyro.conf.Positional[str] = "demo"
-    """MJCF, MJB or URDF file, or `demo`."""
+    """MJCF, MJB or URDF file, `demo`, or a robot description such as `g1_mj_description`."""
     engine: str = field(default="mujoco_batch", kw_only=True)
     """mujoco, mujoco_batch or mujoco_warp."""
     num_envs: int = 64

@@ -26,7 +26,7 @@ class Export(RunOptions):
     """
 
     model: tyro.conf.Positional[str]
-    """MJCF, MJB or URDF file, or `demo`."""
+    """MJCF, MJB or URDF file, `demo`, or a robot description such as `g1_mj_description`."""
     out: tyro.conf.Positional[Path]
     """The .usda, .usdc or .usdz file to write."""
     env_spacing: float = 0.0

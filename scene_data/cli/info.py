@@ -22,7 +22,7 @@ class Info:
     """Show a model's bodies, shapes, cameras and paths, and what each consumer needs."""
 
     model: tyro.conf.Positional[str]
-    """MJCF, MJB or URDF file, or `demo`."""
+    """MJCF, MJB or URDF file, `demo`, or a robot description such as `g1_mj_description`."""
     engine: str = "mujoco"
     """mujoco, mujoco_batch or mujoco_warp."""
     num_envs: int = 1

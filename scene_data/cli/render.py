@@ -39,7 +39,7 @@ class Render(RunOptions):
     """
 
     model: tyro.conf.Positional[str]
-    """MJCF, MJB or URDF file, or `demo`."""
+    """MJCF, MJB or URDF file, `demo`, or a robot description such as `g1_mj_description`."""
     steps: int = field(default=500, kw_only=True)
     """Physics steps; 0 captures the initial state alone."""
     camera: Annotated[
