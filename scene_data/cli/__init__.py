@@ -35,7 +35,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
     try:
         command = tyro.extras.subcommand_cli_from_dict(
-            {"render": Render, "view": View, "info": Info, "export": Export, "bench": Bench},
+            {
+                "render": Render,
+                "view": View,
+                "info": Info,
+                "export": Export,
+                "compare": Compare,
+                "bench": Bench,
+            },
             prog="scene-data",
             args=arguments,
             description=__doc__,
