@@ -47,7 +47,7 @@ class NewtonStage:
     def _build(self, shares_world: bool) -> None:
         device, groups = self._device, self._groups
         look = build_newton_look(
-            self._scene, device, is_drawn=lambda part: part.group in groups, shares_world=shares_world
+            self._scene, device, is_drawn=lambda part: part.group in groups, is_shared=lambda shape: shares_world
         )
         self.model = look.model
         self.state: Any = look.model.state()

@@ -12,6 +12,7 @@ from scene_data.scene import SceneDescription
 
 from .base import BaseVisualizer
 from .layout import default_spacing
+from .sampling import SampleClock
 from .usd_cfg import UsdVisualizerCfg
 
 with optional_libraries("Recording USD"):
@@ -20,7 +21,6 @@ with optional_libraries("Recording USD"):
 __all__ = ["UsdVisualizer"]
 
 _MEGABYTE = 1 << 20
-_ROUNDING = 1e-7  # [s]
 _DIGITS = 6  # of a time code
 _SAVING_SHARE = 0.05  # of the time at most
 
@@ -40,8 +40,7 @@ class UsdVisualizer(BaseVisualizer):
         self._path = Path(cfg.path)
         self._scene: SceneDescription | None = None
         self._recording: UsdRecording | None = None
-        self._seconds = 0.0
-        self._due = 0.0
+        self._clock = SampleClock(cfg.fps)
         self._save_at = 0.0
         self._part = 1
 
@@ -63,14 +62,9 @@ class UsdVisualizer(BaseVisualizer):
         """Record the present state, if it is time for a sample."""
         if self._recording is None or self.provider is None:
             return
-        self._seconds += dt
-        if self._seconds < self._due - _ROUNDING:
-            return
-        period = 1.0 / self.cfg.fps
-        self._recording.sample(self.provider, round(self._seconds * self.cfg.fps, _DIGITS))
-        # At the rate on average; a pause adds nothing.
-        self._due = max(self._due + period, self._seconds + 2.0 * _ROUNDING)
-        self._save_now_and_then()
+        if self._clock.advance(dt):
+            self._recording.sample(self.provider, round(self._clock.seconds * self.cfg.fps, _DIGITS))
+            self._save_now_and_then()
 
     def close(self) -> None:
         """Write the whole file."""
@@ -102,7 +96,7 @@ class UsdVisualizer(BaseVisualizer):
             self.cfg.fps,
             self.cfg.memory_limit * _MEGABYTE,
         )
-        self._seconds = self._due = 0.0
+        self._clock = SampleClock(self.cfg.fps)
         self._save_at = time.monotonic() + self.cfg.save_interval
 
     def _save_now_and_then(self) -> None:

@@ -66,7 +66,8 @@ def build_newton_look(
     device: Any = None,
     num_envs: int | None = None,
     is_drawn: Callable[[ShapeDescription | FlexDescription], bool] = lambda part: True,
-    shares_world: bool = True,
+    is_shared: Callable[[ShapeDescription], bool] = lambda shape: True,
+    mesh_of: Callable[[ShapeDescription], newton.Mesh | None] = lambda shape: None,
 ) -> NewtonLook:
     """Build a Newton model that looks like a scene.
 
@@ -75,8 +76,9 @@ def build_newton_look(
         device: Warp device of the model; None is the default one.
         num_envs: Environments to build, the first ones; None is all.
         is_drawn: Which shapes and flexes are visible. What is transparent altogether never is.
-        shares_world: Whether what stands in the world itself is built once for all environments, which is faster, or
-            once for each, so that it can look different in each.
+        is_shared: Which of the shapes that stand in the world itself are built once for all environments, which is
+            faster; the others are built once for each, and can look different in each.
+        mesh_of: The mesh that a shape shows, at its own size; None is what its type says.
 
     Raises:
         ValueError: `num_envs` is below 1 or above the scene's.
@@ -86,9 +88,10 @@ def build_newton_look(
         raise ValueError(f"num_envs must be 1 to {scene.num_envs}, got {num_envs}")
     drawn = [i for i, shape in enumerate(scene.shapes) if shape.rgba[3] > 0.0 and is_drawn(shape)]
     flexes = tuple(i for i, flex in enumerate(scene.flexes) if flex.dim >= 2 and flex.rgba[3] > 0 and is_drawn(flex))
-    global_shapes = [index for index in drawn if shares_world and _stands_in_world(scene, scene.shapes[index].body)]
+    standing = [index for index in drawn if _stands_in_world(scene, scene.shapes[index].body)]
+    global_shapes = [index for index in standing if is_shared(scene.shapes[index])]
     world_shapes = [index for index in drawn if index not in set(global_shapes)]
-    sources = _Sources(scene)
+    sources = _Sources(scene, mesh_of)
 
     world = newton.ModelBuilder()
     for body, pose in zip(scene.bodies, _default_poses(scene), strict=True):
@@ -132,12 +135,12 @@ def _add_shape(builder: newton.ModelBuilder, shape: ShapeDescription, body: int,
     source = sources.of(shape)
     builder.add_shape(
         body=body,
-        type=_TYPES[shape.type],
+        type=_TYPES[shape.type] if source is None else newton.GeoType.MESH,
         xform=wp.transform(shape.position, shape.quaternion),
         cfg=newton.ModelBuilder.ShapeConfig(
             density=0.0, collision_group=0, has_shape_collision=False, has_particle_collision=False
         ),
-        scale=tuple(newton_scale(shape.type, shape.size).tolist()),
+        scale=(1.0, 1.0, 1.0) if source is not None else tuple(newton_scale(shape.type, shape.size).tolist()),
         src=source,
         color=tuple(shape.rgba[:3].tolist()),
         opacity=float(shape.rgba[3]),
@@ -174,12 +177,15 @@ def _add_points(world: newton.ModelBuilder, scene: SceneDescription, flexes: tup
 class _Sources:
     """The meshes of a scene as Newton's, each once for each way in which it is painted."""
 
-    def __init__(self, scene: SceneDescription):
+    def __init__(self, scene: SceneDescription, mesh_of: Callable[[ShapeDescription], newton.Mesh | None]):
         self._scene = scene
+        self._mesh_of = mesh_of
         self._made: dict[Any, newton.Mesh] = {}
 
     def of(self, shape: ShapeDescription) -> newton.Mesh | None:
         """The mesh that a shape shows; None for a primitive."""
+        if (given := self._mesh_of(shape)) is not None:
+            return given
         if shape.height_field is not None:
             field = self._scene.height_fields[shape.height_field]
             return self._once(("height field", shape.height_field), lambda: _solid(tessellate_height_field(field)))
