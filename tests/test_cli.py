@@ -71,6 +71,22 @@ def test_the_video_shows_the_environments_side_by_side(rendered):
     assert np.abs(video[0].astype(int) - first).mean() < 12
 
 
+def test_png_writes_every_image_losslessly(model_file, tmp_path):
+    run("render", model_file, "--num-envs", 2, "--engine", "mujoco_batch", "--steps", 1, "--every", 1, "--png",
+        "--camera", "top:32x24:rgb,depth,seg", "--out", tmp_path)  # fmt: skip
+    folder = tmp_path / "top_png"
+    assert len(list(folder.iterdir())) == 2 * 2 * 3
+    with np.load(tmp_path / "top.npz") as stored:
+        np.testing.assert_array_equal(iio.imread(folder / "rgb_00001_env1.png"), stored["rgb"][1, 1])
+        depth = stored["depth"][1, 1, ..., 0]
+    millimetres = iio.imread(folder / "depth_00001_env1.png")
+    assert millimetres.dtype == np.uint16
+    hits = np.isfinite(depth) & (depth < 65.0)
+    assert hits.any()
+    np.testing.assert_allclose(millimetres[hits] / 1000.0, depth[hits], atol=0.0006)
+    assert (millimetres[~hits] == 0).all()
+
+
 def test_the_contact_sheet_is_a_picture(rendered):
     sheet = iio.imread(rendered / "contact_sheet.png")
     assert sheet.shape[0] > 800

@@ -5,6 +5,7 @@ import pytest
 
 from scene_data.cli.archive import CaptureArchive
 from scene_data.cli.camera_spec import CameraSpec, parse_camera_spec
+from scene_data.cli.images import ImageFolder, depth_image
 from scene_data.cli.colour import colour_depth, colour_segmentation, depth_range
 from scene_data.cli.contact_sheet import SheetBlock, draw_contact_sheet, sheet_columns
 from scene_data.cli.tiling import tile
@@ -109,3 +110,18 @@ def test_the_sheet_holds_every_plane_of_every_column():
     sheet = np.asarray(draw_contact_sheet("demo", "two", [SheetBlock("front", planes, ["env 0", "env 1"])]))
     assert (sheet == (200, 200, 200)).all(axis=-1).sum() > 320 * 240 * 0.9
     assert (sheet == (100, 100, 100)).all(axis=-1).sum() > 320 * 240 * 0.9
+
+
+def test_a_folder_of_images_that_fails_takes_back_only_its_own(tmp_path):
+    path = tmp_path / "front_png"
+    path.mkdir()
+    (path / "mine.txt").write_text("keep")
+    with pytest.raises(RuntimeError), ImageFolder(path) as images:
+        images.append({"rgb": np.zeros((2, 3, 4, 3), np.uint8)})
+        raise RuntimeError
+    assert [file.name for file in path.iterdir()] == ["mine.txt"]
+
+
+def test_depth_that_does_not_fit_in_millimetres_is_none():
+    depth = np.array([[[0.0004], [1.2344], [65.535], [65.6], [np.inf]]], np.float32)
+    np.testing.assert_array_equal(depth_image(depth), [[0, 1234, 65535, 0, 0]])

@@ -16,6 +16,7 @@ from scene_data.cli.camera_spec import camera_cfgs
 from scene_data.cli.colour import colour_plane
 from scene_data.cli.contact_sheet import SheetBlock, draw_contact_sheet, sheet_columns
 from scene_data.cli.controls import make_control
+from scene_data.cli.images import ImageFolder
 from scene_data.cli.publish import Publications
 from scene_data.cli.run import RunOptions, RunTimes, add_files, rate, run_steps
 from scene_data.cli.tiling import tile
@@ -48,6 +49,8 @@ class Render(RunOptions):
     """A camera of the model, or `free`; may be repeated. Default: every camera of the model at 320x240."""
     out: Path = Path("out")
     """Folder to write to."""
+    png: bool = False
+    """Also write each image as a PNG, depth in 16 bits as millimetres."""
     render_backend: str = "mujoco_warp"
     """Who renders."""
     publish: Annotated[
@@ -133,6 +136,7 @@ class _CameraOutput:
         planes = {name: (layout.shape, np.dtype(layout.dtype)) for name, layout in layouts.items()}
         self.archive = stack.enter_context(CaptureArchive(args.out / f"{stem}.npz", args.samples, planes))
         self.video = stack.enter_context(VideoWriter(args.out / f"{stem}.mp4", fps))
+        self.images = stack.enter_context(ImageFolder(args.out / f"{stem}_png")) if args.png else None
 
     @property
     def files(self) -> list[Path]:
@@ -145,6 +149,8 @@ class _CameraOutput:
         planes = {name: data.lease(name).numpy() for name in self.data_types}
         self.archive.append(planes, data.info.simulation_time_ns, data.info.capture_id)
         self.video.append(tile(colour_plane(self._shown, planes[self._shown])))
+        if self.images is not None:
+            self.images.append(planes)
         self.frames += sum(len(plane) for plane in planes.values())
 
     def sheet_block(self, args: Render) -> SheetBlock:
