@@ -5,9 +5,9 @@ import pytest
 
 from scene_data.cli.archive import CaptureArchive
 from scene_data.cli.camera_spec import CameraSpec, parse_camera_spec
-from scene_data.cli.images import ImageFolder, depth_image
 from scene_data.cli.colour import colour_depth, colour_segmentation, depth_range
 from scene_data.cli.contact_sheet import SheetBlock, draw_contact_sheet, sheet_columns
+from scene_data.cli.images import ImageFolder, depth_image
 from scene_data.cli.tiling import tile
 from scene_data.errors import UnknownNameError
 
@@ -116,9 +116,14 @@ def test_a_folder_of_images_that_fails_takes_back_only_its_own(tmp_path):
     path = tmp_path / "front_png"
     path.mkdir()
     (path / "mine.txt").write_text("keep")
-    with pytest.raises(RuntimeError), ImageFolder(path) as images:
-        images.append({"rgb": np.zeros((2, 3, 4, 3), np.uint8)})
-        raise RuntimeError
+
+    def interrupted():
+        with ImageFolder(path) as images:
+            images.append({"rgb": np.zeros((2, 3, 4, 3), np.uint8)})
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        interrupted()
     assert [file.name for file in path.iterdir()] == ["mine.txt"]
 
 
