@@ -3,6 +3,8 @@
 from functools import cached_property
 
 import mujoco
+import numpy as np
+from numpy.typing import NDArray
 
 from scene_data.backend import SceneDataBackend
 from scene_data.backends.mjcf_scene import describe_model
@@ -48,6 +50,17 @@ class ModelBackend(SceneDataBackend):
     def describe_scene(self) -> SceneDescription:
         """Describe the model and its environments, once."""
         return self._scene
+
+    def get_height_field(self, index: int) -> NDArray[np.float32]:
+        """The heights that the model holds at present, `(rows, columns)` [m]."""
+        model = self.mj_model
+        first, shape = int(model.hfield_adr[index]), (int(model.hfield_nrow[index]), int(model.hfield_ncol[index]))
+        data = self._height_field_data()[first : first + shape[0] * shape[1]].reshape(shape)
+        return data * np.float32(model.hfield_size[index, 2])
+
+    def _height_field_data(self) -> NDArray[np.float32]:
+        """Where the engine keeps the data of all height fields, in units of their heights."""
+        return self.mj_model.hfield_data
 
     @cached_property
     def _scene(self) -> SceneDescription:

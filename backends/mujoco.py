@@ -5,6 +5,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scene_data.backends.host_engine import HostEngineBackend
+from scene_data.backends.mujoco_contacts import data_contacts
+from scene_data.contacts import Contacts
 
 __all__ = ["MujocoSceneDataBackend", "refresh_poses", "require_data_of"]
 
@@ -46,6 +48,10 @@ class MujocoSceneDataBackend(HostEngineBackend):
 
     def _refresh(self, stale: NDArray[np.bool_]) -> None:
         refresh_poses(self.model, self.data)
+
+    def get_contacts(self, env_ids: NDArray[np.int64]) -> Contacts:
+        """The contacts, as the last step left them."""
+        return Contacts.concatenate(data_contacts(self.model, self.data, env) for env in env_ids.tolist())
 
 
 def refresh_poses(model: mujoco.MjModel, data: mujoco.MjData) -> None:

@@ -1,11 +1,15 @@
 """MuJoCo's batch: many environments on CPU threads, borrowed from the caller's own `Batch`."""
 
+from functools import cached_property
+
 import mujoco
 import mujoco.batch
 import numpy as np
 from numpy.typing import NDArray
 
 from scene_data.backends.host_engine import HostEngineBackend
+from scene_data.backends.mujoco_contacts import batch_contacts
+from scene_data.contacts import Contacts
 
 __all__ = ["MujocoBatchSceneDataBackend"]
 
@@ -68,6 +72,14 @@ class MujocoBatchSceneDataBackend(HostEngineBackend):
         finally:
             for live, kept in self._kept.values():
                 np.copyto(live, kept)
+
+    def get_contacts(self, env_ids: NDArray[np.int64]) -> Contacts:
+        """The contacts of these environments: of the last step in a persistent batch, else of the present state."""
+        return batch_contacts(self.batch, self._scratch, env_ids)
+
+    @cached_property
+    def _scratch(self) -> mujoco.MjData:
+        return mujoco.MjData(self.model)
 
     def _kept_field(self, name: str, bound: NDArray) -> tuple[NDArray, NDArray]:
         if name not in self._kept:

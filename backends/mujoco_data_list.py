@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 from scene_data.backends.host_engine import HostEngineBackend
 from scene_data.backends.mujoco import refresh_poses, require_data_of
+from scene_data.backends.mujoco_contacts import data_contacts
+from scene_data.contacts import Contacts
 
 __all__ = ["MujocoDataListSceneDataBackend"]
 
@@ -69,3 +71,7 @@ class MujocoDataListSceneDataBackend(HostEngineBackend):
             refresh_poses(self.model, self.datas[env])
             for name in _POSES:
                 self._gathered[name][env] = getattr(self.datas[env], name)
+
+    def get_contacts(self, env_ids: NDArray[np.int64]) -> Contacts:
+        """The contacts of these environments, as their last steps left them."""
+        return Contacts.concatenate(data_contacts(self.model, self.datas[env], env) for env in env_ids.tolist())

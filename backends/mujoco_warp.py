@@ -10,7 +10,9 @@ import warp as wp
 from numpy.typing import NDArray
 
 from scene_data.backends.model_backend import ModelBackend
+from scene_data.backends.mujoco_contacts import warp_contacts
 from scene_data.backends.mujoco_warp_geometry import WarpGeometry
+from scene_data.contacts import Contacts
 from scene_data.formats import SceneDataFormat
 
 __all__ = ["MujocoWarpSceneDataBackend"]
@@ -111,6 +113,13 @@ class MujocoWarpSceneDataBackend(ModelBackend):
     def mark_geometry_written(self) -> None:
         """Announce a write that moves flex vertices; the same as `mark_transforms_written`."""
         self.mark_transforms_written()
+
+    def get_contacts(self, env_ids: NDArray[np.int64]) -> Contacts:
+        """The contacts of these environments, as the last step left them; waits for the device."""
+        return warp_contacts(self.model, self.data, env_ids)
+
+    def _height_field_data(self) -> NDArray[np.float32]:
+        return self.model.hfield_data.numpy()
 
     @cached_property
     def _derived(self) -> WarpGeometry:

@@ -10,6 +10,7 @@ import warp as wp
 from scene_data.formats import SceneDataFormat
 
 if TYPE_CHECKING:
+    from scene_data.contacts import Contacts
     from scene_data.scene import SceneDescription
 
 __all__ = ["SceneDataBackend", "publication_device"]
@@ -227,3 +228,11 @@ class SceneDataBackend:
             NotImplementedError: If the engine has no description to give.
         """
         raise NotImplementedError(f"{type(self).__name__} describes no scene.")
+
+    def get_height_field(self, index: int) -> "np.ndarray | None":
+        """The present heights of a height field of the scene, float32 `(rows, columns)` [m]; None where they stay."""
+        return None
+
+    def get_contacts(self, env_ids: "np.ndarray") -> "Contacts | None":
+        """The contacts of these environments, int64 `(E,)`; None where the engine does not tell them."""
+        return None

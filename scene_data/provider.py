@@ -18,6 +18,8 @@ from scene_data.streams import enqueueing, enqueues
 if TYPE_CHECKING:
     from pxr import Usd
 
+    from scene_data.contacts import Contacts
+
 __all__ = ["SceneDataProvider"]
 
 _ENV_PATH = re.compile(r"^/World/envs/env_(\d+)(?=/|$)")
@@ -178,6 +180,21 @@ class SceneDataProvider:
         if output is None or offsets is None:
             raise ValueError("A destination for points and its offsets by path are given together.")
         return self._geometry.write(output, offsets, batches, timestamp)
+
+    # What only some engines tell, on the host
+
+    def get_height_field(self, index: int) -> np.ndarray | None:
+        """The present heights of a height field of the scene, float32 `(rows, columns)` [m].
+
+        None where the engine does not let them change: they are those of the scene's description then.
+        """
+        read = getattr(self.backend, "get_height_field", None)
+        return None if read is None else read(index)
+
+    def get_contacts(self, env_ids: np.ndarray) -> "Contacts | None":
+        """The contacts of these environments, int64 `(E,)`; None where the engine does not tell them."""
+        read = getattr(self.backend, "get_contacts", None)
+        return None if read is None else read(env_ids)
 
     # Cameras and environments, with or without a USD stage
 

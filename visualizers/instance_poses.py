@@ -1,6 +1,7 @@
-"""Poses of instances in the world: one kernel from the bodies' poses to what a viewer sends."""
+"""Poses of instances in the world: one kernel from the bodies' poses to what a viewer sends, and what has moved."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from scene_data.provider import SceneDataProvider
 from scene_data.scene import SceneDescription
 from scene_data.visualizers.instancing import Instances
 
-__all__ = ["InstancePoses"]
+__all__ = ["InstancePoses", "PlacedInstances"]
 
 wp.set_module_options({"enable_backward": False})
 
@@ -25,18 +26,51 @@ def place_instances(
     local_positions: wp.array(dtype=wp.vec3f),
     local_orientations: wp.array(dtype=wp.quatf),
     slots: wp.array(dtype=wp.int32),
+    groups: wp.array(dtype=wp.int32),
     offsets: wp.array(dtype=wp.vec3f),
     placed: wp.array(dtype=wp.vec3f),
     wxyz: wp.array(dtype=wp.vec4f),
+    is_finite: wp.array(dtype=wp.bool),
+    has_moved: wp.array(dtype=wp.bool),
+    has_turned_visible: wp.array(dtype=wp.bool),
 ):
-    """Pose of each instance, quaternions as (w, x, y, z)."""
+    """Pose of each instance, quaternions as (w, x, y, z), and the groups in which something differs from before."""
     i = wp.tid()
     body = bodies[i]
     q = orientations[body]
     p = positions[body] + wp.quat_rotate(q, local_positions[i]) + offsets[slots[i]]
     r = q * local_orientations[i]
-    placed[i] = p
-    wxyz[i] = wp.vec4f(r[3], r[0], r[1], r[2])
+    turn = wp.vec4f(r[3], r[0], r[1], r[2])
+    finite = wp.isfinite(p) and wp.isfinite(turn)
+    if not finite:
+        p = wp.vec3f(0.0, 0.0, 0.0)
+        turn = wp.vec4f(1.0, 0.0, 0.0, 0.0)
+    if finite != is_finite[i]:
+        is_finite[i] = finite
+        has_turned_visible[groups[i]] = True
+    if not (p == placed[i] and turn == wxyz[i]):
+        placed[i] = p
+        wxyz[i] = turn
+        has_moved[groups[i]] = True
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedInstances:
+    """Where all instances are. Group `g` has those from `starts[g]` to `starts[g + 1]`, environment-major.
+
+    Attributes:
+        positions: `(I, 3)` float32 [m].
+        wxyz: Quaternions (w, x, y, z), `(I, 4)` float32.
+        is_finite: Whether each has a pose at all, `(I,)`; those that have none are at the origin.
+        has_moved: Groups in which a pose is another than at the last read, `(G,)`.
+        has_turned_visible: Groups in which `is_finite` is another than at the last read, `(G,)`.
+    """
+
+    positions: NDArray[np.float32]
+    wxyz: NDArray[np.float32]
+    is_finite: NDArray[np.bool_]
+    has_moved: NDArray[np.bool_]
+    has_turned_visible: NDArray[np.bool_]
 
 
 class InstancePoses:
@@ -73,39 +107,48 @@ class InstancePoses:
             bodies.append(group_slots * body_count + np.tile(instances.bodies, len(envs)))
             positions.append(np.tile(np.reshape(instances.positions, (-1, 3)), (len(envs), 1)))
             quaternions.append(np.tile(np.reshape(instances.quaternions, (-1, 4)), (len(envs), 1)))
-        self.starts = np.concatenate(([0], np.cumsum([len(each) for each in slots]))).astype(int)
+        counts = [len(each) for each in slots]
+        self.starts = np.concatenate(([0], np.cumsum(counts))).astype(int)
         self._inputs = [
             self._array(np.concatenate(bodies) if bodies else (), wp.int32),
             self._array(np.concatenate(positions) if positions else np.zeros((0, 3)), wp.vec3f),
             self._array(np.concatenate(quaternions) if quaternions else np.zeros((0, 4)), wp.quatf),
             self._array(np.concatenate(slots) if slots else (), wp.int32),
+            self._array(np.repeat(np.arange(len(counts)), counts), wp.int32),
         ]
         self._offsets = self._array(np.zeros((max(len(shown), 1), 3)), wp.vec3f)
         self._placed = self._array(np.zeros((self.starts[-1], 3)), wp.vec3f)
         self._wxyz = self._array(np.zeros((self.starts[-1], 4)), wp.vec4f)
+        self._is_finite = self._array(np.ones(self.starts[-1], bool), wp.bool)
+        self._has_moved = self._array(np.zeros(len(counts), bool), wp.bool)
+        self._has_turned_visible = self._array(np.zeros(len(counts), bool), wp.bool)
+        self._seen: int | None = None
 
     def set_offsets(self, offsets: NDArray[np.float64]) -> None:
         """Where each environment that is shown is moved to, `(E, 3)` [m]."""
         if len(offsets):
             self._offsets.assign(np.ascontiguousarray(offsets, dtype=np.float32))
+            self._seen = None
 
-    def read(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Positions `(I, 3)` [m] and quaternions `(I, 4)`, (w, x, y, z), of all instances at present.
-
-        Group `g` has those from `starts[g]` to `starts[g + 1]`, environment-major. The arrays are overwritten by the
-        next call.
-        """
+    def read(self) -> PlacedInstances | None:
+        """All instances at present, in arrays that are the caller's own; None where nothing was published since."""
         if not self._count or not self.starts[-1]:
-            return np.zeros((0, 3), np.float32), np.zeros((0, 4), np.float32)
+            return None
         self._provider.get_transforms(self._poses, self._mapping, count=self._count)
+        if self._seen == (timestamp := self._provider.backend.transforms_timestamp):
+            return None
+        self._has_moved.zero_()
+        self._has_turned_visible.zero_()
         wp.launch(
             place_instances,
             dim=int(self.starts[-1]),
             inputs=[self._poses.positions, self._poses.orientations, *self._inputs, self._offsets],
-            outputs=[self._placed, self._wxyz],
+            outputs=[self._placed, self._wxyz, self._is_finite, self._has_moved, self._has_turned_visible],
             device=self._device,
         )
-        return self._placed.numpy(), self._wxyz.numpy()
+        self._seen = timestamp
+        arrays = (self._placed, self._wxyz, self._is_finite, self._has_moved, self._has_turned_visible)
+        return PlacedInstances(*(array.numpy().copy() for array in arrays))
 
     def _array(self, values: Any, dtype: Any) -> wp.array:
         return wp.array(np.ascontiguousarray(values), dtype=dtype, device=self._device)

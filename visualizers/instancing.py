@@ -5,16 +5,24 @@ makes one capsule of another.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scene_data.scene import MeshDescription, SceneDescription, ShapeDescription, ShapeType
+from scene_data.scene import HeightFieldDescription, MeshDescription, SceneDescription, ShapeDescription, ShapeType
 from scene_data.tessellation import Surface, tessellate, tessellate_height_field
 from scene_data.visualizers.texturing import Skin, skin_of
 
-__all__ = ["InstanceGroup", "Instances", "capsule_part", "instance_groups", "mesh_surface"]
+__all__ = [
+    "InstanceGroup",
+    "Instances",
+    "body_frames",
+    "capsule_part",
+    "instance_groups",
+    "mesh_surface",
+    "with_height_field",
+]
 
 _UNIT_SIZES = {
     ShapeType.BOX: (1.0, 1.0, 1.0),
@@ -23,6 +31,13 @@ _UNIT_SIZES = {
     ShapeType.CYLINDER: (1.0, 1.0, 0.0),
     ShapeType.PLANE: (1.0, 1.0, 1.0),
 }
+_SCALED = {
+    ShapeType.BOX: (ShapeType.BOX, (0, 1, 2)),
+    ShapeType.SPHERE: (ShapeType.SPHERE, (0, 0, 0)),
+    ShapeType.ELLIPSOID: (ShapeType.SPHERE, (0, 1, 2)),
+    ShapeType.CYLINDER: (ShapeType.CYLINDER, (0, 0, 1)),
+}
+"""The geometry that a primitive is an instance of, and which of its lengths is the factor of each axis."""
 _IDENTITY = np.array((0.0, 0.0, 0.0, 1.0))
 _HALF_TURN_ABOUT_X = np.array((1.0, 0.0, 0.0, 0.0))
 
@@ -67,7 +82,7 @@ class InstanceGroup:
         skin: Its texture, or None.
         group: Visibility group that all the instances are in.
         is_static: Whether the instances stand where they are for good, in every environment alike.
-        is_plane: Whether they are planes.
+        shape: The first shape of the group.
         instances: Those of one environment.
     """
 
@@ -76,8 +91,18 @@ class InstanceGroup:
     skin: Skin | None
     group: int
     is_static: bool
-    is_plane: bool
+    shape: ShapeDescription
     instances: Instances = field(default_factory=Instances)
+
+    @property
+    def is_plane(self) -> bool:
+        """Whether the instances are planes."""
+        return self.shape.type is ShapeType.PLANE
+
+    @property
+    def height_field(self) -> int | None:
+        """Index of the height field that all the instances show, or None."""
+        return self.shape.height_field
 
 
 def instance_groups(
@@ -158,7 +183,7 @@ class _Groups:
                 skin=skin,
                 group=shape.group,
                 is_static=is_static,
-                is_plane=shape.type is ShapeType.PLANE,
+                shape=shape,
             )
         return self._groups[key].instances
 
@@ -166,32 +191,48 @@ class _Groups:
         return list(self._groups.values())
 
 
+def with_height_field(scene: SceneDescription, group: InstanceGroup, field: HeightFieldDescription) -> InstanceGroup:
+    """A group that shows a height field, with other heights."""
+    surface = tessellate_height_field(field)
+    skin = None if group.skin is None else skin_of(scene, group.shape, group.shape.size, surface, None)
+    return replace(group, surface=surface, skin=skin)
+
+
+def body_frames(scene: SceneDescription) -> Instances:
+    """An instance at the frame of each body."""
+    frames = Instances()
+    for body in range(len(scene.bodies)):
+        frames.bodies.append(body)
+        frames.positions.append(np.zeros(3))
+        frames.quaternions.append(_IDENTITY)
+        frames.scales.append(np.ones(3))
+        frames.rgba.append(np.ones(4))
+    return frames
+
+
 def _add_shape(groups: _Groups, scene: SceneDescription, shape: ShapeDescription, size: NDArray) -> None:
     origin = np.zeros(3)
+    kind, lengths = _SCALED.get(shape.type, (shape.type, ()))
     if shape.material is not None and scene.materials[shape.material].textures.keys() & {"rgb", "rgba"}:
-        # A texture lies on the shape at its own size, and its colour is part of it.
+        if lengths and not scene.materials[shape.material].texture_uniform:
+            groups.textured(shape, kind, np.ones(3)).add(shape, size[list(lengths)], origin)
+            return
+        # The texture lies on the shape at its own size.
         geometry = _asset_key(shape) or (shape.type, *size.tolist())
         groups.textured(shape, geometry, size).add(shape, np.ones(3), origin)
         return
-    match shape.type:
-        case ShapeType.MESH | ShapeType.SDF | ShapeType.HEIGHT_FIELD:
-            groups.plain(shape, _asset_key(shape)).add(shape, np.ones(3), origin)
-        case ShapeType.CAPSULE:
-            radius, half, _ = size
-            groups.plain(shape, "tube").add(shape, (radius, radius, half), origin)
-            caps = groups.plain(shape, "cap")
-            caps.add(shape, np.full(3, radius), np.array((0.0, 0.0, half)))
-            caps.add(shape, np.full(3, radius), np.array((0.0, 0.0, -half)), _HALF_TURN_ABOUT_X)
-        case ShapeType.SPHERE:
-            groups.plain(shape, ShapeType.SPHERE).add(shape, np.full(3, size[0]), origin)
-        case ShapeType.ELLIPSOID:
-            groups.plain(shape, ShapeType.SPHERE).add(shape, size, origin)
-        case ShapeType.CYLINDER:
-            groups.plain(shape, ShapeType.CYLINDER).add(shape, (size[0], size[0], size[1]), origin)
-        case ShapeType.BOX:
-            groups.plain(shape, ShapeType.BOX).add(shape, size, origin)
-        case ShapeType.PLANE:
-            groups.plain(shape, ShapeType.PLANE).add(shape, (size[0], size[1], 1.0), origin)
+    if lengths:
+        groups.plain(shape, kind).add(shape, size[list(lengths)], origin)
+    elif shape.type is ShapeType.PLANE:
+        groups.plain(shape, ShapeType.PLANE).add(shape, (size[0], size[1], 1.0), origin)
+    elif shape.type is ShapeType.CAPSULE:
+        radius, half, _ = size
+        groups.plain(shape, "tube").add(shape, (radius, radius, half), origin)
+        caps = groups.plain(shape, "cap")
+        caps.add(shape, np.full(3, radius), np.array((0.0, 0.0, half)))
+        caps.add(shape, np.full(3, radius), np.array((0.0, 0.0, -half)), _HALF_TURN_ABOUT_X)
+    else:
+        groups.plain(shape, _asset_key(shape)).add(shape, np.ones(3), origin)
 
 
 def _asset_key(shape: ShapeDescription) -> Hashable | None:

@@ -21,10 +21,11 @@ from scene_data.scene import SceneDescription
 
 from .base import BaseVisualizer, Point
 from .headless_browser import headless_browser
-from .layout import default_spacing, grid_offsets
+from .layout import default_spacing, environments_text, grid_offsets
 from .ports import reachable
 from .viser_cfg import ViserVisualizerCfg
-from .viser_panel import FREE_VIEW, ViserPanel
+from .viser_contacts import ViserContacts
+from .viser_panel import FREE_VIEW, PanelContents, ViserPanel
 from .viser_scene import ViserScene
 from .viser_server import open_server
 
@@ -102,8 +103,7 @@ class ViserVisualizer(BaseVisualizer):
         seconds = self.provider.simulation_time_ns * 1e-9
         if clients:
             self._panel.show_status(seconds, len(self.env_ids), self.provider.num_envs)
-            if self.cfg.enable_live_plots:
-                self._panel.plot(seconds, self.cfg.live_plots)
+            self._plot(self._panel, seconds)
 
     def close(self) -> None:
         """End the server, and write the recording."""
@@ -240,17 +240,21 @@ class ViserVisualizer(BaseVisualizer):
         self._scene = ViserScene(self.server, provider, scene, self.env_ids, self._offsets())
         self._set_initial_camera(*(self._camera_view or self._default_view(scene)))
         views = [FREE_VIEW, *(camera.name or camera.path_name for camera in scene.cameras)]
-        self._panel = ViserPanel(
-            self.server,
-            self.cfg.label or scene.name or "scene",
-            views,
-            self._scene.groups,
-            self._spacing if len(self.env_ids) > 1 else None,
-            self.cfg.camera_images,
-            tuple(self.cfg.live_plots) if self.cfg.enable_live_plots else (),
-            self.cfg.speed,
-            self.cfg.start_paused if self._panel is None else self._panel.is_paused,
+        num_envs = provider.num_envs
+        contents = PanelContents(
+            title=self.cfg.label or scene.name or "scene",
+            views=views,
+            groups=self._scene.groups,
+            spacing=self._spacing if num_envs > 1 else None,
+            environments=environments_text(self.env_ids.tolist(), num_envs) if num_envs > 1 else None,
+            num_envs=num_envs,
+            cameras=self.cfg.camera_images,
+            bodies=[body.path_name for body in scene.bodies if not body.is_static],
+            has_contacts=ViserContacts.are_told_by(provider),
+            has_plots=self.cfg.enable_live_plots,
         )
+        is_paused = self.cfg.start_paused if self._panel is None else self._panel.is_paused
+        self._panel = ViserPanel(self.server, contents, self.cfg.speed, is_paused)
 
     def _offsets(self) -> NDArray[np.float64]:
         return grid_offsets(len(self.env_ids), self._spacing)
@@ -279,20 +283,56 @@ class ViserVisualizer(BaseVisualizer):
             scene.show_group(*panel.groups_wanted.popitem())
         while panel.views_wanted:
             self._look_through(*panel.views_wanted.pop(0))
-        if panel.spacing_wanted is not None:
-            self._spacing, panel.spacing_wanted = panel.spacing_wanted, None
-            self._respace()
+        if panel.frames_wanted is not None:
+            scene.show_frames(panel.frames_wanted)
+            panel.frames_wanted = None
+        if panel.contacts_wanted is not None:
+            scene.contacts.is_shown = panel.contacts_wanted
+            panel.contacts_wanted = None
+        if panel.spacing_wanted is not None or panel.envs_wanted is not None:
+            if panel.spacing_wanted is not None:
+                self._spacing, panel.spacing_wanted = panel.spacing_wanted, None
+            if panel.envs_wanted is not None:
+                self.env_ids, panel.envs_wanted = np.array(panel.envs_wanted, np.int64), None
+            self._rebuild()
 
-    def _respace(self) -> None:
+    def _plot(self, panel: ViserPanel, seconds: float) -> None:
+        """Add the present values to the plots, when it is time."""
+        if panel.plots is None or not panel.plots.is_due():
+            return
+        panel.plots.add_scalars(seconds, self.cfg.live_plots)
+        title = None if panel.plotted_body is None else f"{panel.plotted_body} [m]"
+        for other in panel.plots.titles:
+            if other not in self.cfg.live_plots and other != title:
+                panel.plots.remove(other)
+        if title is not None and (position := self._body_position(panel.plotted_body)) is not None:
+            panel.plots.add(seconds, title, dict(zip("xyz", position, strict=True)))
+        panel.plots.finish()
+
+    def _body_position(self, path_name: str | None) -> list[float] | None:
+        """Where a body of the first environment that is shown stands at present [m]."""
+        poses = SceneDataFormat.Vec3_Quat()
+        if self._description is None or self.provider is None or not len(self.env_ids):
+            return None
+        names = [body.path_name for body in self._description.bodies]
+        if path_name not in names or not self.provider.get_transforms(poses):
+            return None
+        row = int(self.env_ids[0]) * len(names) + names.index(path_name)
+        return poses.positions[row : row + 1].numpy()[0].tolist()
+
+    def _rebuild(self) -> None:
+        """Send the scene anew, for other environments or other places for them."""
         assert self.server is not None
         assert self.provider is not None
         assert self._scene is not None
         assert self._description is not None
-        shown = dict(self._scene.groups)
-        self._scene.remove()
+        old = self._scene
+        old.remove()
         self._scene = ViserScene(self.server, self.provider, self._description, self.env_ids, self._offsets())
-        for group, is_shown in shown.items():
+        for group, is_shown in old.groups.items():
             self._scene.show_group(group, is_shown)
+        self._scene.show_frames(old.shows_frames)
+        self._scene.contacts.is_shown = old.contacts.is_shown
 
     def _look_through(self, client_id: int, view: str) -> None:
         """Move one browser's camera to a view."""

@@ -73,7 +73,7 @@ class ViserMarkers:
             "tube": capsule_part(is_cap=False),
             "cap": capsule_part(is_cap=True),
         }
-        self._batches = {name: _Batch(server, f"{root}/markers/{name}", each) for name, each in surfaces.items()}
+        self._batches = {name: _Batch(server, f"{root}/{name}", each) for name, each in surfaces.items()}
 
     def show(self, geometry: PackedGeometry | None) -> None:
         """Show this, and nothing of what was shown before."""

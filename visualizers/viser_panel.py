@@ -1,21 +1,54 @@
 """The controls beside the scene. Callbacks come from viser's threads: they set plain values, which steps read."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import viser
-from viser import uplot
 
-__all__ = ["FREE_VIEW", "ViserPanel"]
+from .layout import EnvironmentsError, parse_environments
+from .viser_plots import ViserPlots
+
+__all__ = ["FREE_VIEW", "PanelContents", "ViserPanel"]
 
 FREE_VIEW = "free"
 """The view that nobody has placed a camera in."""
 
 _SPEEDS = ("1/10", "1/4", "1/2", "1", "2", "5", "max")
 _RATE_SECONDS = 1.0
-_PLOT_POINTS = 300
+_STATUS_SECONDS = 0.2
+_NO_BODY = "none"
+
+
+@dataclass(frozen=True)
+class PanelContents:
+    """What there is to choose from.
+
+    Attributes:
+        title: First line of the panel.
+        views: Names of the cameras to look through.
+        groups: Visibility groups, each with whether it is shown.
+        spacing: Distance between environments [m]; None where one is shown.
+        environments: Those that are shown, as text that `parse_environments` takes; None where there is one.
+        num_envs: How many there are.
+        cameras: Cameras whose images may be shown.
+        bodies: Bodies whose position may be plotted.
+        has_contacts: Whether the engine tells its contacts.
+        has_plots: Whether anything is plotted.
+    """
+
+    title: str
+    views: Sequence[str]
+    groups: Mapping[int, bool] = field(default_factory=dict)
+    spacing: float | None = None
+    environments: str | None = None
+    num_envs: int = 1
+    cameras: Sequence[str] = ()
+    bodies: Sequence[str] = ()
+    has_contacts: bool = False
+    has_plots: bool = False
 
 
 class ViserPanel:
@@ -23,12 +56,7 @@ class ViserPanel:
 
     Args:
         server: Where to show it.
-        title: Its first line.
-        views: Names of the cameras to look through.
-        groups: Visibility groups, each with whether it is shown.
-        spacing: Distance between environments [m]; None where there is one.
-        cameras: Cameras whose images may be shown.
-        plots: Names of scalars to plot.
+        contents: What there is to choose from.
         speed: Simulation speed at the start, as a multiple of real time; None is as fast as it can.
         is_paused: Whether the simulation waits for somebody to press play.
 
@@ -39,20 +67,14 @@ class ViserPanel:
         views_wanted: Client and name of the views that were asked for.
         groups_wanted: Visibility groups that were switched, and to what.
         spacing_wanted: The distance that was asked for [m], or None.
+        envs_wanted: The environments that were asked for, or None.
+        frames_wanted: Whether body frames were switched on or off, or None.
+        contacts_wanted: Whether contacts were switched on or off, or None.
+        plotted_body: The body whose position is plotted, or None.
+        plots: The plots, or None.
     """
 
-    def __init__(
-        self,
-        server: viser.ViserServer,
-        title: str,
-        views: Sequence[str],
-        groups: Mapping[int, bool],
-        spacing: float | None,
-        cameras: Sequence[str],
-        plots: Sequence[str],
-        speed: float | None,
-        is_paused: bool,
-    ):
+    def __init__(self, server: viser.ViserServer, contents: PanelContents, speed: float | None, is_paused: bool):
         self._gui = server.gui
         self.is_paused = is_paused
         self.steps_wanted = 0
@@ -60,29 +82,28 @@ class ViserPanel:
         self.views_wanted: list[tuple[int, str]] = []
         self.groups_wanted: dict[int, bool] = {}
         self.spacing_wanted: float | None = None
+        self.envs_wanted: list[int] | None = None
+        self.frames_wanted: bool | None = None
+        self.contacts_wanted: bool | None = None
+        self.plotted_body: str | None = None
+        self.plots: ViserPlots | None = None
         self._rate_since: tuple[float, float] | None = None
         self._rate = float("nan")
+        self._status_due = 0.0
         self._images: dict[str, Any] = {}
-        self._cameras = tuple(cameras)
-        self._plots: dict[str, tuple[Any, list[float], list[float]]] = {}
+        self._cameras = tuple(contents.cameras)
         self._gui.configure_theme(show_logo=False, show_share_button=False)
         self._gui.main_panel.dock_right()
-        self._status = self._gui.add_markdown(f"**{title}**")
-        self._title = title
+        self._status = self._gui.add_markdown(f"**{contents.title}**")
+        self._title = contents.title
         self._add_simulation(speed)
-        self._add_scene(views, groups, spacing)
+        self._add_scene(contents)
         self._show_images: Any = None
-        self._camera_folder: Any = self._gui.add_folder("Cameras") if cameras else None
-        if cameras:
-            with self._camera_folder:
-                self._show_images = self._gui.add_checkbox("Show images", True)
-
-            @self._show_images.on_update
-            def _(_: Any) -> None:
-                for image in self._images.values():
-                    image.visible = self._show_images.value
-
-        self._plot_folder: Any = self._gui.add_folder("Plots", expand_by_default=False) if plots else None
+        self._camera_folder: Any = self._gui.add_folder("Cameras") if self._cameras else None
+        if self._cameras:
+            self._add_images_switch()
+        if contents.has_plots:
+            self._add_plots(contents.bodies)
 
     @property
     def speed(self) -> float | None:
@@ -116,6 +137,9 @@ class ViserPanel:
         elif now - self._rate_since[0] >= _RATE_SECONDS:
             self._rate = (seconds - self._rate_since[1]) / (now - self._rate_since[0])
             self._rate_since = (now, seconds)
+        if now < self._status_due:
+            return
+        self._status_due = now + _STATUS_SECONDS
         rate = "" if np.isnan(self._rate) else f" at {self._rate:.2f} x real time"
         envs = f"{num_shown} of {num_envs} environments" if num_envs > 1 else "1 environment"
         self._status.content = f"**{self._title}**\n\n{seconds:.2f} s{rate}  \n{envs}"
@@ -127,27 +151,6 @@ class ViserPanel:
         else:
             with self._camera_folder:
                 self._images[name] = self._gui.add_image(image, label=name, format="jpeg", jpeg_quality=80)
-
-    def plot(self, seconds: float, scalars: Mapping[str, Callable[[], float]]) -> None:
-        """Add the present value of each scalar at this simulation time [s]."""
-        for name, read in scalars.items():
-            value = float(read())
-            if name not in self._plots:
-                with self._plot_folder:
-                    series = (uplot.Series(label="time [s]"), uplot.Series(label=name, stroke="#2a78c2", width=2))
-                    flat = (np.zeros(1), np.zeros(1))
-                    handle = self._gui.add_uplot(
-                        flat, series, scales={"x": uplot.Scale(time=False, auto=True)}, title=name, aspect=2.0
-                    )
-                self._plots[name] = (handle, [], [])
-            handle, times, values = self._plots[name]
-            if times and seconds < times[-1]:
-                times.clear()
-                values.clear()
-            times.append(seconds)
-            values.append(value)
-            del times[:-_PLOT_POINTS], values[:-_PLOT_POINTS]
-            handle.data = (np.array(times), np.array(values))
 
     def _add_simulation(self, speed: float | None) -> None:
         gui = self._gui
@@ -171,24 +174,75 @@ class ViserPanel:
         def _(_: Any) -> None:
             self.reset_wanted = True
 
-    def _add_scene(self, views: Sequence[str], groups: Mapping[int, bool], spacing: float | None) -> None:
+    def _add_scene(self, contents: PanelContents) -> None:
         gui = self._gui
         with gui.add_folder("Scene"):
-            view = gui.add_dropdown("View", tuple(views), initial_value=views[0])
-            if spacing is not None:
-                slider = gui.add_slider("Spacing", 0.0, max(10.0, 3.0 * spacing), 0.1, round(spacing, 1))
-
-                @slider.on_update
-                def _(_: Any) -> None:
-                    self.spacing_wanted = float(slider.value)
-
-            for group, is_shown in groups.items():
+            view = gui.add_dropdown("View", tuple(contents.views), initial_value=contents.views[0])
+            if contents.environments is not None:
+                self._add_environments(contents.environments, contents.num_envs)
+            if contents.spacing is not None:
+                self._add_spacing(contents.spacing)
+            for group, is_shown in contents.groups.items():
                 self._add_group_switch(group, is_shown)
+            self._add_overlay_switches(contents.has_contacts)
 
         @view.on_update
         def _(event: Any) -> None:
             if event.client_id is not None:
                 self.views_wanted.append((event.client_id, view.value))
+
+    def _add_spacing(self, spacing: float) -> None:
+        slider = self._gui.add_slider("Spacing", 0.0, max(10.0, 3.0 * spacing), 0.1, round(spacing, 1))
+
+        @slider.on_update
+        def _(_: Any) -> None:
+            self.spacing_wanted = float(slider.value)
+
+    def _add_environments(self, shown: str, num_envs: int) -> None:
+        text = self._gui.add_text("Environments", shown, hint="all, or indices and ranges such as 0-3, 8")
+
+        @text.on_update
+        def _(_: Any) -> None:
+            # Half of what is being typed need not make sense.
+            try:
+                self.envs_wanted = parse_environments(text.value, num_envs)
+            except EnvironmentsError:
+                return
+
+    def _add_overlay_switches(self, has_contacts: bool) -> None:
+        frames = self._gui.add_checkbox("Body frames", False)
+
+        @frames.on_update
+        def _(_: Any) -> None:
+            self.frames_wanted = bool(frames.value)
+
+        if has_contacts:
+            contacts = self._gui.add_checkbox("Contacts", False)
+
+            @contacts.on_update
+            def _(_: Any) -> None:
+                self.contacts_wanted = bool(contacts.value)
+
+    def _add_images_switch(self) -> None:
+        with self._camera_folder:
+            self._show_images = self._gui.add_checkbox("Show images", True)
+
+        @self._show_images.on_update
+        def _(_: Any) -> None:
+            for image in self._images.values():
+                image.visible = self._show_images.value
+
+    def _add_plots(self, bodies: Sequence[str]) -> None:
+        folder = self._gui.add_folder("Plots", expand_by_default=False)
+        self.plots = ViserPlots(self._gui, folder)
+        if not bodies:
+            return
+        with folder:
+            body = self._gui.add_dropdown("Position of", (_NO_BODY, *bodies), initial_value=_NO_BODY)
+
+        @body.on_update
+        def _(_: Any) -> None:
+            self.plotted_body = None if body.value == _NO_BODY else body.value
 
     def _add_group_switch(self, group: int, is_shown: bool) -> None:
         switch = self._gui.add_checkbox(f"Group {group}", is_shown)

@@ -16,24 +16,28 @@ from scene_data.geometry_sources import PackedGeometry
 from scene_data.provider import SceneDataProvider
 from scene_data.scene import SceneDescription, ShapeDescription, ShapeType
 
+from .height_fields import HeightFieldWatch
 from .instance_poses import InstancePoses
-from .instancing import InstanceGroup, instance_groups
+from .instancing import InstanceGroup, body_frames, instance_groups, with_height_field
 from .texturing import Skin
+from .viser_contacts import ViserContacts
 from .viser_deformables import ViserDeformables
 from .viser_markers import ViserMarkers
+from .viser_updates import InstanceBatch, send_update
 
 __all__ = ["ViserScene"]
 
 _ROOT = "/scene"
 _DRAWN_GROUPS = (0, 1, 2)
 _ENVIRONMENT_LIGHT = 0.3
+_FRAME_LENGTH = 0.1
 
 
 class ViserScene:
     """What stands and moves in one viser server.
 
     Every geometry is one batched mesh over all the environments that are shown. Nothing but poses is sent after that,
-    and only those that have changed.
+    and only those that have changed and can be seen. A height field is sent again where its data has changed.
 
     Args:
         server: Where to show it.
@@ -44,6 +48,7 @@ class ViserScene:
 
     Attributes:
         groups: Visibility groups that something is in, each with whether it is shown.
+        contacts: Contact points and forces.
     """
 
     def __init__(
@@ -56,8 +61,11 @@ class ViserScene:
     ):
         self._server = server
         self._provider = provider
+        self._scene = scene
         self._handles: list[tuple[int, Any]] = []
-        self._batches: list[tuple[Any, slice, NDArray[np.float32]]] = []
+        self._batches: list[InstanceBatch] = []
+        self._terrains: list[tuple[InstanceGroup, Any]] = []
+        self._height_fields = HeightFieldWatch(provider, scene)
         reach = float(np.abs(offsets).max()) if len(offsets) else 0.0
         endless = max(10.0 * scene.extent, 4.0 * reach)
         is_spread = reach > 0.0
@@ -65,40 +73,53 @@ class ViserScene:
         groups = instance_groups(scene, endless, extend_planes=is_spread, skip=ground) if len(env_ids) else []
         # What stands in every environment alike is there once, unless they are spread out; one floor serves them all.
         envs = [env_ids[:1] if group.is_static and (group.is_plane or not is_spread) else env_ids for group in groups]
-        self._poses = InstancePoses(provider, scene, [group.instances for group in groups], envs, env_ids)
+        instances = [*(group.instances for group in groups), body_frames(scene)]
+        self._poses = InstancePoses(provider, scene, instances, [*envs, env_ids], env_ids)
         # The one floor does not move with the first environment: it has no end.
         self._poses.set_offsets(offsets)
+        self._placed = self._poses.read()
         with server.atomic():
             # The default lights alone are bright enough: with all of the environment's light, colours fade to white.
             server.scene.configure_environment_map("warehouse", environment_intensity=_ENVIRONMENT_LIGHT)
             self._root = server.scene.add_frame(_ROOT, show_axes=False)
-            positions, wxyz = self._poses.read()
-            for index, (group, shown_in) in enumerate(zip(groups, envs, strict=True)):
-                rows = slice(*self._poses.starts[index : index + 2])
-                self._add_group(group, len(shown_in), rows, positions[rows], wxyz[rows])
+            if self._placed is not None:
+                for index, (group, shown_in) in enumerate(zip(groups, envs, strict=True)):
+                    self._add_group(index, group, len(shown_in))
+                self._frames = self._add_frames(len(groups))
             for index, shape in enumerate(ground if len(env_ids) else ()):
                 self._add_ground(f"ground_{index}", shape, is_spread)
             self._deformables = ViserDeformables(server, _ROOT, provider, scene, env_ids, offsets)
             self._handles += self._deformables.handles
-            self._markers = ViserMarkers(server, _ROOT, env_ids, offsets)
+            self._markers = ViserMarkers(server, f"{_ROOT}/markers", env_ids, offsets)
+            self.contacts = ViserContacts(server, f"{_ROOT}/contacts", provider, scene, env_ids, offsets)
             self.groups = {group: group in _DRAWN_GROUPS for group in sorted({group for group, _ in self._handles})}
             for group, is_shown in self.groups.items():
                 self.show_group(group, is_shown)
 
     @property
     def instance_count(self) -> int:
-        """Instances that are shown, over all environments."""
-        return int(self._poses.starts[-1])
+        """Instances of shapes that are shown, over all environments."""
+        return int(self._poses.starts[-2])
+
+    @property
+    def shows_frames(self) -> bool:
+        """Whether the frames of the bodies are shown."""
+        return self._placed is not None and self._frames.handle.visible
 
     def update(self) -> None:
         """Send what has moved."""
         with self._provider.consistent_read():
-            positions, wxyz = self._poses.read()
+            placed = self._poses.read()
             self._deformables.read()
+            self.contacts.read()
         with self._server.atomic():
-            for handle, rows, scales in self._batches:
-                _place(handle, positions[rows], wxyz[rows], scales)
+            if placed is not None:
+                self._placed = placed
+                for batch in self._batches:
+                    batch.place(placed)
             self._deformables.send()
+            self.contacts.send()
+            self._update_terrains()
 
     def show_markers(self, geometry: PackedGeometry | None) -> None:
         """Show extra geometry, in place of what was shown before."""
@@ -108,25 +129,33 @@ class ViserScene:
     def show_group(self, group: int, is_shown: bool) -> None:
         """Show or hide a visibility group."""
         self.groups[group] = is_shown
-        for member, handle in self._handles:
+        for member, part in self._handles:
             if member == group:
-                handle.visible = is_shown
+                self._show(part, is_shown)
+
+    def show_frames(self, is_shown: bool) -> None:
+        """Show or hide the frames of the bodies."""
+        if self._placed is not None:
+            self._show(self._frames, is_shown)
 
     def remove(self) -> None:
         """Take everything out of the server again."""
         self._root.remove()
         self._handles.clear()
         self._batches.clear()
+        self._terrains.clear()
 
-    def _add_group(
-        self,
-        group: InstanceGroup,
-        env_count: int,
-        rows: slice,
-        positions: NDArray[np.float32],
-        wxyz: NDArray[np.float32],
-    ) -> None:
+    def _show(self, part: Any, is_shown: bool) -> None:
+        if isinstance(part, InstanceBatch) and self._placed is not None:
+            part.show(is_shown, self._placed)
+        else:
+            part.visible = is_shown
+
+    def _add_group(self, index: int, group: InstanceGroup, env_count: int) -> None:
+        assert self._placed is not None
         name = f"{_ROOT}/{group.name}"
+        rows = slice(*self._poses.starts[index : index + 2])
+        positions, wxyz = self._placed.positions[rows], self._placed.wxyz[rows]
         scales = np.tile(np.array(group.instances.scales, dtype=np.float32), (env_count, 1))
         if group.skin is not None:
             handle = self._server.scene.add_batched_glb(
@@ -146,9 +175,39 @@ class ViserScene:
                 lod="off",
                 side="double" if group.is_plane else "front",
             )
-        self._handles.append((group.group, handle))
-        if not group.is_static:
-            self._batches.append((handle, rows, scales))
+        batch = InstanceBatch(handle, index, rows, scales)
+        self._handles.append((group.group, batch))
+        self._batches.append(batch)
+        if group.height_field is not None:
+            self._terrains.append((group, handle))
+
+    def _add_frames(self, index: int) -> InstanceBatch:
+        """A frame at each body, hidden at first."""
+        assert self._placed is not None
+        rows = slice(*self._poses.starts[index : index + 2])
+        length = _FRAME_LENGTH * self._scene.extent
+        handle = self._server.scene.add_batched_axes(
+            f"{_ROOT}/frames",
+            self._placed.wxyz[rows],
+            self._placed.positions[rows],
+            axes_length=length,
+            axes_radius=0.05 * length,
+            visible=False,
+        )
+        batch = InstanceBatch(handle, index, rows, np.ones((rows.stop - rows.start, 3), np.float32))
+        self._batches.append(batch)
+        return batch
+
+    def _update_terrains(self) -> None:
+        """Send the height fields whose data was changed."""
+        changed = self._height_fields.changed() if self._terrains else {}
+        for group, handle in self._terrains:
+            if group.height_field in changed:
+                terrain = with_height_field(self._scene, group, changed[group.height_field])
+                if terrain.skin is not None:
+                    handle.glb_data = _glb(terrain.skin)
+                else:
+                    send_update(handle, vertices=terrain.surface.points)
 
     def _add_ground(self, name: str, shape: ShapeDescription, is_spread: bool) -> None:
         """A plane of one colour, with the lines of a grid."""
@@ -172,16 +231,6 @@ class ViserScene:
             wxyz=(w, x, y, z),
         )
         self._handles.append((shape.group, handle))
-
-
-def _place(handle: Any, positions: NDArray[np.float32], wxyz: NDArray[np.float32], scales: NDArray[np.float32]) -> None:
-    """Send poses. An instance whose pose is not finite vanishes until it is again."""
-    is_finite = np.isfinite(np.concatenate((positions, wxyz), axis=1)).all(axis=1, keepdims=True)
-    if not is_finite.all():
-        positions, wxyz, scales = (np.where(is_finite, values, np.float32(0.0)) for values in (positions, wxyz, scales))
-    handle.batched_scales = scales
-    handle.batched_positions = positions
-    handle.batched_wxyzs = wxyz
 
 
 def _is_ground(scene: SceneDescription, shape: ShapeDescription) -> bool:
