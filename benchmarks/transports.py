@@ -27,7 +27,6 @@ import numpy as np
 
 from scene_data.renderers import (
     CameraDescriptor,
-    Pinhole,
     PlaneKind,
     RenderBackend,
     RenderCore,
@@ -51,7 +50,7 @@ LOOPBACK = (
     "<Discovery><ParticipantIndex>auto</ParticipantIndex><Peers><Peer address='localhost'/></Peers></Discovery>"
 )
 CAMERA = CameraDescriptor(1, "cam", WIDTH, HEIGHT, (PlaneKind.RGB,))
-VIEW = CameraView(np.zeros((1, 3)), np.eye(3)[None], Pinhole.from_fovy(45.0, WIDTH, HEIGHT))
+VIEW = CameraView(np.zeros((1, 3)), np.eye(3)[None], np.array([[580.0, 580.0, WIDTH / 2, HEIGHT / 2]]))
 
 
 class CopyingBackend(RenderBackend):

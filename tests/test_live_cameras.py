@@ -279,15 +279,19 @@ class TestInfo:
 
 
 def test_transports_are_told_what_was_set(model):
+    focal = 0.5 * HEIGHT / np.tan(np.radians(30.0))
+    configured = [focal, focal, 0.5 * WIDTH, 0.5 * HEIGHT]
     with open_context(model) as sim:
         reader = sim.add_transport(CameraPublicationTransport()).register("top")
         sim.cameras["top"].set_world_poses([[0.5, 0, 2]], [QUARTER], env_ids=[1], convention="opengl")
-        sim.cameras["top"].set_intrinsic_matrices(matrix(20, 30, 13, 17.5))
+        sim.render()
+        np.testing.assert_allclose(reader.acquire().view.pinholes, [configured] * 2)
+        sim.cameras["top"].set_intrinsic_matrices(matrix(20, 30, 13, 17.5), env_ids=[1])
         sim.render()
         view = reader.acquire().view
     np.testing.assert_allclose(view.positions, [[0, 0, 3], [0.5, 0, 2]], atol=1e-6)
     np.testing.assert_allclose(view.rotations, [np.eye(3), [[0, -1, 0], [1, 0, 0], [0, 0, 1]]], atol=1e-6)
-    assert view.intrinsics == Pinhole(20, 30, 13, 17.5)
+    np.testing.assert_allclose(view.pinholes, [configured, [20, 30, 13, 17.5]])
 
 
 class TestUpdatePeriod:

@@ -149,6 +149,21 @@ def test_cadence_is_kept_and_topics_follow_the_cameras_of_a_reload(model, tmp_pa
     assert "/clock" not in found
 
 
+def test_camera_info_follows_what_is_set_for_the_environment(model, tmp_path):
+    path = tmp_path / "run.mcap"
+    focal = 0.5 * TOP.height / np.tan(np.radians(30.0))
+    with open_context(model, cameras=(TOP,)) as sim:
+        recorder = sim.add_transport(McapTransport(path, environment=1))
+        for envs, scale in (([0, 1], 1.0), ([0], 2.0), ([1], 3.0)):
+            lens = [[scale * focal, 0, 16], [0, scale * focal, 12], [0, 0, 1]]
+            sim.cameras["top"].set_intrinsic_matrices(lens, env_ids=envs)
+            sim.step()
+            recorder.flush(WAIT_S)
+    infos = [message for _, message in read(path)["/top/camera_info"]]
+    assert [info.k[0] for info in infos] == pytest.approx([focal, focal, 3 * focal])
+    assert [info.p[5] for info in infos] == pytest.approx([focal, focal, 3 * focal])
+
+
 RECORD = """
 import os, sys
 sys.path.insert(0, {tests!r})

@@ -5,7 +5,6 @@ import struct
 import numpy as np
 import pytest
 
-from scene_data.camera import Orthographic, Pinhole
 from scene_data.renderers import CameraDescriptor, FrameBoundary, PlaneKind
 from scene_data.renderers.render_core.camera_poses import CameraView
 from scene_data.renderers.render_core.publication import CameraFrames
@@ -26,7 +25,12 @@ WIDTH, HEIGHT = 7, 5
 STAMP_NS = 3_000_000_007
 
 
-def frames_of(planes: dict[PlaneKind, np.ndarray], intrinsics=None, rotation=None, position=(1, 2, 3)) -> CameraFrames:
+PINHOLES = np.array([[20.0, 22.0, 0.5, 0.5], [10.0, 11.0, 3.5, 2.5]])
+
+
+def frames_of(
+    planes: dict[PlaneKind, np.ndarray], pinholes=PINHOLES, rotation=None, position=(1, 2, 3)
+) -> CameraFrames:
     camera = CameraDescriptor(1, "eye", WIDTH, HEIGHT, tuple(planes), num_envs=2)
     longest = max(camera.layout(plane).byte_length for plane in planes)
     boundary = FrameBoundary(len(planes), longest * len(planes))
@@ -40,7 +44,7 @@ def frames_of(planes: dict[PlaneKind, np.ndarray], intrinsics=None, rotation=Non
             leases[plane] = writer.lease()
     rotations = np.stack([np.eye(3), np.eye(3) if rotation is None else rotation]).astype(np.float32)
     positions = np.stack([np.zeros(3), position]).astype(np.float32)
-    view = CameraView(positions, rotations, intrinsics or Pinhole(10.0, 11.0, 3.5, 2.5))
+    view = CameraView(positions, rotations, pinholes)
     return CameraFrames(camera, leases, (), stamp.capture_id, STAMP_NS, None, view)
 
 
@@ -86,7 +90,7 @@ def test_depth_in_metres_and_in_millimetres():
 
 
 def test_camera_info_projects_a_point_to_where_the_image_has_it():
-    info = camera_info(frames_of({PlaneKind.RGB: np.zeros((2, HEIGHT, WIDTH, 3))}, Pinhole(10, 11, 3.5, 2.5)), "f")
+    info = camera_info(frames_of({PlaneKind.RGB: np.zeros((2, HEIGHT, WIDTH, 3))}), 1, "f")
     # The centre of the image is the middle pixel's centre, which ROS counts as (3, 2).
     k = np.array(info.k).reshape(3, 3)
     np.testing.assert_allclose(k @ [0, 0, 1], [3, 2, 1])
@@ -104,8 +108,14 @@ def test_camera_info_projects_a_point_to_where_the_image_has_it():
     assert (message.binning_x, message.roi.height, message.roi.do_rectify) == (0, 0, False)
 
 
+def test_camera_info_is_of_one_environment():
+    frames = frames_of({PlaneKind.RGB: np.zeros((2, HEIGHT, WIDTH, 3))})
+    assert camera_info(frames, 0, "f").k == (20.0, 0.0, 0.0, 0.0, 22.0, 0.0, 0.0, 0.0, 1.0)
+    assert camera_info(frames, 1, "f").k == (10.0, 0.0, 3.0, 0.0, 11.0, 2.0, 0.0, 0.0, 1.0)
+
+
 def test_a_parallel_projection_is_no_pinhole():
-    info = camera_info(frames_of({PlaneKind.RGB: np.zeros((2, HEIGHT, WIDTH, 3))}, Orthographic(2.0)), "f")
+    info = camera_info(frames_of({PlaneKind.RGB: np.zeros((2, HEIGHT, WIDTH, 3))}, pinholes=None), 0, "f")
     assert set(info.k) == {0.0} == set(info.p)
 
 

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import warp as wp
+from numpy.typing import NDArray
 
 from scene_data.scene import SceneDescription
 from scene_data.streams import work_order_of
 
-from .camera import CameraDescriptor, Intrinsics, Orthographic, Pinhole
+from .camera import CameraDescriptor, Orthographic
 from .camera_settings import NO_SETTINGS, POSITION_SET, QUATERNION_SET, CameraSetting
+from .camera_tables import pinhole_of
 from .placement import camera_mount, camera_projection, rotation_matrices
 from .snapshots import RenderSnapshot
 
@@ -25,12 +27,13 @@ class CameraView:
     Attributes:
         positions: In each environment's world frame [m], float32 (N, 3).
         rotations: Camera frame to world frame, float32 (N, 3, 3).
-        intrinsics: How it projected; where that was set at run time, how it did in environment 0.
+        pinholes: (fx, fy, cx, cy) in each environment [pixels], pixel centres at +0.5, float64 (N, 4), read-only; None
+            for a parallel projection.
     """
 
     positions: np.ndarray
     rotations: np.ndarray
-    intrinsics: Intrinsics
+    pinholes: NDArray[np.float64] | None
 
 
 class CameraPoses:
@@ -46,7 +49,7 @@ class CameraPoses:
 
     def __init__(self, scene: SceneDescription, cameras: Sequence[CameraDescriptor]):
         self._mounts = {camera.id: camera_mount(camera, scene) for camera in cameras}
-        self._projections = {camera.id: camera_projection(camera, scene) for camera in cameras}
+        self._pinholes = {camera.id: _configured_pinholes(camera, scene) for camera in cameras}
         self._num_envs = scene.num_envs
         self._settings: Mapping[int, CameraSetting] = NO_SETTINGS
         self._bodies = _HostPoses()
@@ -62,7 +65,7 @@ class CameraPoses:
             self._bodies.copy(snapshot, snapshot.transforms)
 
     def view(self, camera_id: int) -> CameraView:
-        """The captured poses of a camera; the arrays are the caller's."""
+        """The captured poses of a camera; their arrays are the caller's."""
         index, body, position, quaternion = self._mounts[camera_id]
         if index >= 0:
             positions, rotations = self._cameras.of(index, self._num_envs)
@@ -76,20 +79,25 @@ class CameraPoses:
         view = CameraView(
             np.array(positions, dtype=np.float32),
             np.array(rotations, dtype=np.float32),
-            self._projections[camera_id],
+            self._pinholes[camera_id],
         )
         setting = self._settings.get(camera_id)
         return view if setting is None else _with_setting(view, setting)
 
 
+def _configured_pinholes(camera: CameraDescriptor, scene: SceneDescription) -> NDArray[np.float64] | None:
+    projection = camera_projection(camera, scene)
+    if isinstance(projection, Orthographic):
+        return None
+    return np.broadcast_to(np.array(pinhole_of(projection, camera)), (scene.num_envs, 4))
+
+
 def _with_setting(view: CameraView, setting: CameraSetting) -> CameraView:
-    """The view with what was set at run time in place of what the configuration says; its arrays are changed."""
+    """The view with what was set at run time in place of what the configuration says; its poses are changed."""
     moved, turned = ((setting.pose_set & part) != 0 for part in (POSITION_SET, QUATERNION_SET))
     view.positions[moved] = setting.positions[moved]
     view.rotations[turned] = rotation_matrices(setting.quaternions[turned])
-    if isinstance(view.intrinsics, Orthographic):
-        return view
-    return replace(view, intrinsics=Pinhole(*(float(value) for value in setting.pinholes[0])))
+    return view if view.pinholes is None else replace(view, pinholes=setting.pinholes)
 
 
 class _HostPoses:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..render_core import CameraDescriptor, Pinhole, PlaneKind
+from ..render_core import CameraDescriptor, PlaneKind
 from ..render_core.publication import CameraFrames
 
 __all__ = [
@@ -156,13 +156,13 @@ def image(frames: CameraFrames, stream: ImageStream, environment: int, frame_id:
     return ImageContent(frames.simulation_time_ns, frame_id, stream.encoding, stream.convert(plane))
 
 
-def camera_info(frames: CameraFrames, frame_id: str) -> CameraInfoContent:
-    """The camera info of a frame: pixel centres move from +0.5, as we have them, to whole numbers."""
-    camera, intrinsics = frames.camera, frames.view.intrinsics
+def camera_info(frames: CameraFrames, environment: int, frame_id: str) -> CameraInfoContent:
+    """The camera info of one environment's frame: pixel centres move from +0.5, as we have them, to whole numbers."""
+    camera, pinholes = frames.camera, frames.view.pinholes
     k, p = (0.0,) * 9, (0.0,) * 12
-    if isinstance(intrinsics, Pinhole):
-        fx, fy = intrinsics.fx, intrinsics.fy
-        cx, cy = intrinsics.cx - _PIXEL_CENTRE, intrinsics.cy - _PIXEL_CENTRE
+    if pinholes is not None:
+        fx, fy, cx, cy = pinholes[environment].tolist()
+        cx, cy = cx - _PIXEL_CENTRE, cy - _PIXEL_CENTRE
         k = (fx, 0.0, cx, 0.0, fy, cy, 0.0, 0.0, 1.0)
         p = (fx, 0.0, cx, 0.0, 0.0, fy, cy, 0.0, 0.0, 0.0, 1.0, 0.0)
     r = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)

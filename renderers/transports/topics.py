@@ -337,7 +337,7 @@ class TopicTransport(FrameTransport):
     def _encode(self, topics: _CameraTopics, item: _Item) -> list[tuple[TopicWriter, Any]]:
         frames, frame_id = item.frames, topics.frame_id
         transform = camera_transform(frames, self.environment, self.world_frame, frame_id)
-        info = camera_info(frames, frame_id)
+        info = camera_info(frames, self.environment, frame_id)
         contents: list[tuple[TopicWriter, Content]] = [(self._transforms, transform)]
         for plane in item.planes:
             contents.append((plane.info, info))
