@@ -103,13 +103,16 @@ class PosedModel:
         model, data = self.model, self.data
         for table, field in _FIELDS.items():
             values, present = getattr(appearance, table), getattr(model, field)
-            if values is None and getattr(self._dressed, table) is None:
-                continue
             present[:] = self._initial[field]
             if values is not None and field == "mat_texid":
                 present[:, mujoco.mjtTextureRole.mjTEXROLE_RGB] = values[env]
             elif values is not None:
                 present[:] = distinct_colors(model, values[env]) if field == "geom_rgba" else values[env]
+        # Without any light MuJoCo draws as if there were some from everywhere: what is put out stays, and is black.
+        put_out = (self._initial["light_active"] != 0) & (model.light_active == 0)
+        model.light_active[put_out] = 1
+        for field in ("light_ambient", "light_diffuse", "light_specular"):
+            getattr(model, field)[put_out] = 0.0
         for moved, place in (
             (appearance.light_positions, data.light_xpos),
             (appearance.light_directions, data.light_xdir),
