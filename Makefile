@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-ros demo test test-slow soak test-physx test-peer lint format docs bench clean
+.PHONY: help setup setup-ros demo test test-slow soak golden test-physx test-peer lint format docs bench clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ test-slow: $(INSTALLED) ## Run the tests marked slow
 
 soak: $(INSTALLED) ## Run the stress suite for ten minutes
 	$(BIN)/python -m pytest -m soak tests/stress
+
+golden: $(INSTALLED) ## Write the golden pictures of the demo scene anew
+	$(BIN)/python tests/golden_demo.py
 
 # PhysX is 1.1 GB and wants an older `packaging` than pytest does, so it has an environment of its own.
 PHYSX := build/physx-venv

@@ -120,7 +120,7 @@ def compare_pictures(
         raise ValueError(f"{plane!r} has the shape {first.shape}, which is no picture: (..., height, width, channels).")
     if plane.endswith("segmentation"):
         error = (first != second).any(axis=-1).astype(np.float32)
-        return PictureDifference(plane, Unit.OBJECTS, error, float(error.mean()), tolerance)
+        return PictureDifference(plane, Unit.OBJECTS, error, float(error.mean(dtype=np.float64)), tolerance)
     if first.dtype == np.uint8 and second.dtype == np.uint8:
         levels = np.abs(np.subtract(first, second, dtype=np.int16))
         error = levels.max(axis=-1).astype(np.float32)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-__all__ = ["IMAGE_SUFFIXES", "read_planes", "write_planes"]
+__all__ = ["IMAGE_SUFFIXES", "depth_image", "read_planes", "write_planes"]
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff")
 """Files that are read as images."""
@@ -46,7 +46,7 @@ def write_planes(folder: Path, name: str, planes: Mapping[str, NDArray]) -> list
         folder: Where to; it is made.
         name: What the files are called.
         planes: Colours uint8 (H, W, 3 or 4), depth float (H, W, 1) [m] and segmentation int (H, W, 2), by name. Depth
-            is rounded to millimetres, and what is 65.535 m away or more counts as a miss.
+            is rounded to millimetres, and what is further than 65.535 m away counts as a miss.
 
     Returns:
         The files.
@@ -62,13 +62,18 @@ def write_planes(folder: Path, name: str, planes: Mapping[str, NDArray]) -> list
         elif picture.dtype == np.uint8:
             image = Image.fromarray(picture)
         elif picture.shape[-1] == 1:
-            millimetres = np.rint(1e3 * picture[..., 0])
-            image = Image.fromarray(np.where(millimetres < _LARGEST, millimetres, 0).astype(np.uint16))
+            image = Image.fromarray(depth_image(picture))
         else:
             raise ValueError(f"{plane!r} of shape {picture.shape} and {picture.dtype} cannot be written as an image.")
         paths.append(folder / f"{name}.{plane}.png")
         image.save(paths[-1], optimize=True)
     return paths
+
+
+def depth_image(depth: NDArray) -> NDArray[np.uint16]:
+    """Depth [m], shape (..., H, W, 1), as uint16 millimetres (..., H, W); 0 for a miss and beyond 65.535 m."""
+    millimetres = np.rint(1e3 * depth[..., 0])
+    return np.where(millimetres <= _LARGEST, millimetres, 0).astype(np.uint16)
 
 
 def _read_archive(path: Path) -> dict[str, NDArray]:
@@ -78,11 +83,12 @@ def _read_archive(path: Path) -> dict[str, NDArray]:
 
 
 def _read_image(path: Path) -> dict[str, NDArray]:
+    plane = path.stem.rpartition(".")[2]
     with Image.open(path) as image:
-        if path.stem.endswith("segmentation"):
+        if plane != path.stem and plane.endswith("segmentation"):
             kind, high, low = np.moveaxis(np.asarray(image.convert("RGB"), dtype=np.int32), -1, 0)
             ids = np.where(kind > 0, 256 * high + low, -1)
-            return {path.stem.rpartition(".")[2]: np.stack((ids, kind - 1), axis=-1)}
+            return {plane: np.stack((ids, kind - 1), axis=-1)}
         if image.mode in _DEPTH_MODES:
             millimetres = np.asarray(image, dtype=np.float32)[..., None]
             return {"depth": np.where(millimetres > 0.0, 1e-3 * millimetres, np.inf).astype(np.float32)}

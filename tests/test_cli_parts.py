@@ -7,9 +7,10 @@ from scene_data.cli.archive import CaptureArchive
 from scene_data.cli.camera_spec import CameraSpec, parse_camera_spec
 from scene_data.cli.colour import colour_depth, colour_segmentation, depth_range
 from scene_data.cli.contact_sheet import SheetBlock, draw_contact_sheet, sheet_columns
-from scene_data.cli.images import ImageFolder, depth_image
+from scene_data.cli.images import ImageFolder
 from scene_data.cli.tiling import tile
 from scene_data.errors import UnknownNameError
+from scene_data.picture_files import depth_image
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def _pictures(folder: Path) -> set[str]:
 def _compare_planes(first: Path, second: Path, name: str, tolerance: Tolerance) -> Iterator[SheetRow | _Lone]:
     planes = [read_planes(path) for path in (first, second)]
     for plane in {**planes[0], **planes[1]}:
-        title = f"{name} {plane}".strip()
+        title = name if name.split(".")[-2:-1] == [plane] else f"{name} {plane}".strip()
         if plane not in planes[0] or plane not in planes[1]:
             yield _Lone(title, first if plane in planes[0] else second)
             continue

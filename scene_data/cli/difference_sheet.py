@@ -16,7 +16,7 @@ AMPLIFICATION = 4.0
 """The brightest colour of a difference stands for this many times the tolerance and all beyond."""
 
 _MOST_ROWS = 12
-_SMALLEST, _LARGEST = (320, 240), (640, 480)
+_SMALLEST, _LARGEST = (448, 336), (640, 480)
 _MARGIN, _GAP, _HEADER, _LEGEND = 24, 10, 66, 46
 _BACKGROUND, _INK, _FAINT = (250, 250, 251), (32, 34, 40), (118, 122, 132)
 _GOOD, _BAD = (30, 120, 70), (185, 40, 30)

@@ -9,11 +9,9 @@ import numpy as np
 from PIL import Image
 
 from scene_data.cli.colour import colour_plane
+from scene_data.picture_files import depth_image
 
-__all__ = ["ImageFolder", "depth_image"]
-
-_MILLIMETRES = 1000.0
-_FARTHEST = np.iinfo(np.uint16).max
+__all__ = ["ImageFolder"]
 
 
 class ImageFolder:
@@ -54,9 +52,3 @@ class ImageFolder:
             path.unlink(missing_ok=True)
         with suppress(OSError):  # it holds something else
             self.path.rmdir()
-
-
-def depth_image(depth: np.ndarray) -> np.ndarray:
-    """Depth [m], shape (..., H, W, 1), as uint16 millimetres (..., H, W); 0 for a miss and beyond 65.535 m."""
-    millimetres = np.round(depth[..., 0] * _MILLIMETRES)
-    return np.where(millimetres <= _FARTHEST, millimetres, 0).astype(np.uint16)
