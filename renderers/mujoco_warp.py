@@ -107,8 +107,8 @@ class MujocoWarpRenderBackend(RenderBackend):
         check_snapshot(snapshot, self._scene, self._tracer.rig.uses_model_cameras)
         index_of_id = self._tracer.rig.index_of_id
         with TurnFrames(snapshot, plans, boundary) as turn:
-            shots = {Shot(index_of_id[plan.camera_id], plan.planes): turn.frames.get(plan.camera_id) for plan in plans}
-            self._tracer.draw(snapshot, {shot: frames for shot, frames in shots.items() if frames})
+            shots = {Shot(index_of_id[camera], tuple(frames)): frames for camera, frames in turn.frames.items()}
+            self._tracer.draw(snapshot, shots)
             boundary.note_blank_flags(self._tracer.diverged)
             return turn.commit()
 

@@ -230,7 +230,6 @@ def place_extra(
 
 @wp.kernel
 def write_rays(
-    first_ray: int,
     width: int,
     height: int,
     camera: int,
@@ -244,7 +243,7 @@ def write_rays(
     They are those of environment 0. `intrinsic` and `orthographic_pixel` are as in `resolve_distance`.
     """
     y, x = wp.tid()
-    i = first_ray + y * width + x
+    i = y * width + x
     u = float(x) + 0.5 - 0.5 * float(width)
     v = float(y) + 0.5 - 0.5 * float(height)
     if orthographic_pixel > 0.0:
@@ -270,15 +269,14 @@ def mesh_roots(mesh: wp.uint64, flex: int, roots: wp.array2d[wp.int32]):
     roots[env, flex] = wp.mesh_get_group_root(mesh, env)
 
 
-# The tracer's images are (environment, ray) with all cameras of a turn side by side; `first` is where this camera's
-# begin. The frame is (environment, pixel), row by row from the top left. Each thread takes every `lanes`-th pixel: on
-# CUDA there is one per pixel, on the CPU one per environment, where threads cost more than pixels.
+# The tracer's images and the frames are (environment, pixel): some rows, from the top down, in all of a shard's
+# environments. Where their pixels are of one size, image and frame are the same memory. Each thread takes every
+# `lanes`-th pixel: on CUDA there is one per pixel, on the CPU one per environment, where threads cost more than pixels.
 
 
 @wp.kernel
 def resolve_rgb(
     packed: wp.array2d[wp.uint32],
-    first: int,
     diverged: wp.array[wp.int32],
     lanes: int,
     background: wp.vec3ub,
@@ -289,7 +287,7 @@ def resolve_rgb(
     is_blank = diverged[env] != 0
     pixels = frame.shape[1]
     for i in range(lane, pixels, lanes):
-        word = packed[env, first + i]
+        word = packed[env, i]
         colour = background
         if not is_blank and (word >> wp.uint32(24)) != wp.uint32(0):
             colour = wp.vec3ub(wp.uint8(word >> wp.uint32(16)), wp.uint8(word >> wp.uint32(8)), wp.uint8(word))
@@ -299,30 +297,33 @@ def resolve_rgb(
 @wp.kernel
 def resolve_rgba(
     packed: wp.array2d[wp.uint32],
-    first: int,
     diverged: wp.array[wp.int32],
     lanes: int,
     background: wp.vec3ub,
-    frame: wp.array2d[wp.vec4ub],
+    frame: wp.array2d[wp.uint32],
 ):
-    """Unpack ARGB words; pixels that saw nothing show the background with alpha 0."""
+    """Turn ARGB words into RGBA bytes; pixels that saw nothing show the background with alpha 0."""
     env, lane = wp.tid()
     is_blank = diverged[env] != 0
     pixels = frame.shape[1]
+    nothing = (
+        wp.uint32(background[0])
+        | (wp.uint32(background[1]) << wp.uint32(8))
+        | (wp.uint32(background[2]) << wp.uint32(16))
+    )
     for i in range(lane, pixels, lanes):
-        word = packed[env, first + i]
-        colour = wp.vec4ub(background[0], background[1], background[2], wp.uint8(0))
+        word = packed[env, i]
+        colour = nothing
         if not is_blank and (word >> wp.uint32(24)) != wp.uint32(0):
-            colour = wp.vec4ub(
-                wp.uint8(word >> wp.uint32(16)), wp.uint8(word >> wp.uint32(8)), wp.uint8(word), wp.uint8(255)
-            )
+            red = (word >> wp.uint32(16)) & wp.uint32(0xFF)
+            blue = (word & wp.uint32(0xFF)) << wp.uint32(16)
+            colour = wp.uint32(0xFF000000) | blue | (word & wp.uint32(0xFF00)) | red
         frame[env, i] = colour
 
 
 @wp.kernel
 def resolve_depth(
     depth: wp.array2d[float],
-    first: int,
     diverged: wp.array[wp.int32],
     lanes: int,
     frame: wp.array2d[float],
@@ -332,7 +333,7 @@ def resolve_depth(
     is_blank = diverged[env] != 0
     pixels = frame.shape[1]
     for i in range(lane, pixels, lanes):
-        z = depth[env, first + i]
+        z = depth[env, i]
         if is_blank or z <= 0.0:
             z = wp.inf
         frame[env, i] = z
@@ -341,9 +342,9 @@ def resolve_depth(
 @wp.kernel
 def resolve_distance(
     depth: wp.array2d[float],
-    first: int,
     diverged: wp.array[wp.int32],
     lanes: int,
+    first_row: int,
     camera: int,
     width: int,
     height: int,
@@ -353,18 +354,18 @@ def resolve_distance(
 ):
     """Euclidean distance from the camera's position [m]; misses are infinite.
 
-    `intrinsic` is (fx, fy, width / 2 - cx, height / 2 - cy) in pixels. Where `orthographic_pixel`, the edge length of a
-    pixel [m], is above 0, rays are parallel instead.
+    The frame begins at `first_row` of the camera's image. `intrinsic` is (fx, fy, width / 2 - cx, height / 2 - cy) in
+    pixels. Where `orthographic_pixel`, the edge length of a pixel [m], is above 0, rays are parallel instead.
     """
     env, lane = wp.tid()
     is_blank = diverged[env] != 0
     pixels = frame.shape[1]
     for i in range(lane, pixels, lanes):
-        z = depth[env, first + i]
+        z = depth[env, i]
         distance = float(wp.inf)
         if not is_blank and z > 0.0:
             u = float(i % width) + 0.5 - 0.5 * float(width)
-            v = float(i // width) + 0.5 - 0.5 * float(height)
+            v = float(first_row + i // width) + 0.5 - 0.5 * float(height)
             k = intrinsic[env, camera]
             hit = wp.vec3((u + k[2]) / k[0], (v + k[3]) / k[1], 1.0) * z
             if orthographic_pixel > 0.0:
@@ -376,7 +377,6 @@ def resolve_distance(
 @wp.kernel
 def resolve_segmentation(
     objects: wp.array2d[wp.vec2i],
-    first: int,
     diverged: wp.array[wp.int32],
     lanes: int,
     geom_type: int,
@@ -389,7 +389,7 @@ def resolve_segmentation(
     is_blank = diverged[env] != 0
     pixels = frame.shape[1]
     for i in range(lane, pixels, lanes):
-        hit = objects[env, first + i]
+        hit = objects[env, i]
         if hit[1] == geom_type and hit[0] >= geom_count:
             hit = wp.vec2i(slot_id[env, hit[0] - geom_count], 0)
         if is_blank:

@@ -43,6 +43,7 @@ _MODEL_ARRAYS = (
 # fmt: on
 
 _NOWHERE = 1e9
+_REFITS_PER_REBUILD = 16
 _IDENTITY = wp.mat33(*np.eye(3).ravel())
 _NO_TYPES = np.zeros(0, dtype=np.int32)
 
@@ -145,7 +146,8 @@ class GeometryBounds:
         self.group = wp.array(np.repeat(environments, drawn), dtype=wp.int32, device=device)
         self.bvh = wp.Bvh(self.lower, self.upper, groups=self.group, constructor="sah")
         self.group_root = wp.zeros(num_envs, dtype=wp.int32, device=device)
-        wp.launch(kernels.bvh_roots, num_envs, [self.bvh.id], [self.group_root], device=device)
+        self._find_roots()
+        self._refits = 0
 
         self.flex_meshes: dict[int, wp.Mesh] = {}
         self.flex_ids = np.zeros(context.flex_bvh_id.shape[0], dtype=np.uint64)
@@ -165,12 +167,28 @@ class GeometryBounds:
             wp.launch(kernels.mesh_roots, num_envs, [repeated.id, flex], [self.flex_root], device=device)
         self.flex_bvh_id = wp.array(self.flex_ids, dtype=wp.uint64, device=device)
 
+    def refit(self, scene: "ShardScene", context: mjw.RenderContext) -> None:
+        """Bring the volumes to where the scene is; `context` is one that they are installed in.
+
+        What was near in the default pose may be far apart by now, and a hierarchy that joins it slows every ray down.
+        On the CPU, where it costs next to nothing, the hierarchy is sorted anew now and then.
+        """
+        mjw.refit_bvh(scene.model, scene.fields, context)
+        if self.bvh.device.is_cpu and self._refits % _REFITS_PER_REBUILD == 0:
+            self.bvh.rebuild()
+            self._find_roots()
+        self._refits += 1
+
     def install(self, context: mjw.RenderContext) -> None:
         """Make `context` draw what these volumes bound."""
         context.lower, context.upper, context.group = self.lower, self.upper, self.group
         context.bvh, context.bvh_id, context.group_root = self.bvh, self.bvh.id, self.group_root
         context.flex_mesh_registry = self.flex_meshes
         context.flex_bvh_id, context.flex_group_root = self.flex_bvh_id, self.flex_root
+
+    def _find_roots(self) -> None:
+        roots = self.group_root
+        wp.launch(kernels.bvh_roots, roots.shape[0], [self.bvh.id], [roots], device=roots.device)
 
 
 class ShardScene:

@@ -1,17 +1,21 @@
-"""Drawing one turn with MuJoCo Warp's ray tracer: the environments of a scene, split over threads.
+"""Drawing one turn with MuJoCo Warp's ray tracer: the environments of a scene in shards, their images in tiles.
 
-A kernel launch on the CPU uses one core and lets go of Python's lock, so each shard of environments is drawn on a
-thread of its own. Shards share the model's meshes, textures and compiled kernels; bounding volumes, poses and
-image memory are their own. On CUDA there is one shard, drawn on the calling thread's stream.
+A kernel launch on the CPU uses one core and lets go of Python's lock, so a crew of threads shares a turn. Shards are
+some environments each, with poses and bounding volumes of their own, which are brought up to date first. Then tiles are
+drawn: some rows of one camera's images, in all environments of a shard. Shards share the model's meshes, textures and
+compiled kernels. On CUDA there is one shard, drawn on the calling thread's stream.
+
+The tracer draws straight into the frames, where their pixels are as large as its own. Only colours without alpha pass
+through a scratch of the size of a tile, one for each thread: what is held for an environment is its frames.
 """
 
 import copy
 import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from functools import partial
 
 import mujoco
 import mujoco_warp as mjw
@@ -20,35 +24,51 @@ import warp as wp
 from . import mujoco_warp_kernels as kernels
 from .mujoco_warp_extra import DeviceGeometry
 from .mujoco_warp_scene import GeometryBounds, ShardScene, TracerModel, on_device
-from .mujoco_warp_views import CameraRig, Look, Shot, ViewTables
+from .mujoco_warp_views import CameraRig, Look, Shot, ShotTables
+from .render_core.crew import Crew
 from .render_core.layout import PlaneKind
 from .render_core.snapshots import RenderSnapshot
+from .render_core.tiles import rays_per_tile, row_bands
 
 __all__ = ["ShardedTracer"]
 
-# Combinations of due cameras and planes that stay ready to draw. Few occur in one run.
+# Combinations of a camera, due planes and a look that stay ready to draw. Few occur in one run.
 _MAX_VIEWS = 32
 
 # Building compiles kernels, which Warp does not do from several threads at once.
 _build_lock = threading.Lock()
 
+_PIXEL = {
+    PlaneKind.RGB: wp.vec3ub,
+    PlaneKind.RGBA: wp.uint32,
+    PlaneKind.DEPTH: wp.float32,
+    PlaneKind.DISTANCE_TO_CAMERA: wp.float32,
+    PlaneKind.SEGMENTATION: wp.vec2i,
+}
+
+# What others are made of is resolved after them: words are unpacked to RGB, and depth becomes a distance.
+_RESOLVED_LAST = (PlaneKind.RGBA, PlaneKind.DEPTH)
+
+_Planes = Mapping[PlaneKind, wp.array]
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """Some rows of a camera's images in the environments of a shard, and what the tracer needs to draw them."""
+
+    shard: "_Shard"
+    rows: slice
+    context: mjw.RenderContext
+
 
 @dataclass(frozen=True)
 class _View:
-    """What is drawn in one go: cameras of one look, ready in each shard."""
+    """An image that turns ask for, ready to be drawn."""
 
     look: Look
-    tables: ViewTables
-    contexts: tuple[mjw.RenderContext, ...]
-
-
-@dataclass(frozen=True)
-class _Target:
-    """A plane's destination: the frame (N, H, W, C), and which of its view's shots goes there."""
-
-    shot: int
-    plane: PlaneKind
-    frame: wp.array
+    shot: Shot
+    tables: ShotTables
+    tiles: tuple[_Tile, ...]
 
 
 class ShardedTracer:
@@ -58,61 +78,70 @@ class ShardedTracer:
         tracer: The model.
         rig: The cameras.
         num_envs: Number of environments.
-        max_shards: Threads to draw on, on the CPU.
+        threads: Threads to draw on, on the CPU.
 
     Attributes:
         diverged: 1 for each environment that the last `draw` blanked (num_envs,) int32.
     """
 
-    def __init__(self, tracer: TracerModel, rig: CameraRig, num_envs: int, max_shards: int):
+    def __init__(self, tracer: TracerModel, rig: CameraRig, num_envs: int, threads: int):
         self.tracer = tracer
         self.rig = rig
         self.diverged = wp.zeros(num_envs, dtype=wp.int32, device=tracer.device)
-        count = min(max_shards, num_envs) if tracer.device.is_cpu else 1
+        self._num_envs = num_envs
+        self._crew = Crew(threads if tracer.device.is_cpu else 1)
+        count = min(self._crew.size, num_envs)
         ends = [num_envs * shard // count for shard in range(count + 1)]
-        scenes = [ShardScene(tracer, rig, first, self.diverged[first:end]) for first, end in itertools.pairwise(ends)]
-        self._shards = [_Shard(scene, rig) for scene in scenes]
+        self._shards = [
+            _Shard(ShardScene(tracer, rig, first, self.diverged[first:end])) for first, end in itertools.pairwise(ends)
+        ]
         self._reserved: tuple[int, ...] = ()
         self._programs: dict[Look, mjw.RenderContext] = {}
-        self._views: OrderedDict[tuple[Look, tuple[Shot, ...]], _View] = OrderedDict()
-        with _build_lock:
-            for look, shots in self._by_look(rig.shots(), extra_geometry=False).items():
-                self._create_view(look, tuple(shots))
-        self._threads = ThreadPoolExecutor(count - 1, thread_name_prefix="render-shard") if count > 1 else None
+        self._views: OrderedDict[tuple[Look, Shot], _View] = OrderedDict()
+        self._unused = tuple(
+            wp.empty((1, 1), dtype, device=tracer.device) for dtype in (wp.uint32, wp.float32, wp.vec2i)
+        )
+        self._scratch = [self._unused[0].flatten()] * self._crew.size
+        try:
+            with _build_lock:
+                for shot in rig.shots():
+                    self._create_view(rig.look(shot, tracer, extra_geometry=False), shot)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def shard_count(self) -> int:
-        """Number of shards, this thread's included."""
+        """Number of shards."""
         return len(self._shards)
 
-    def draw(self, snapshot: RenderSnapshot, frames: Mapping[Shot, Mapping[PlaneKind, wp.array]]) -> None:
+    def draw(self, snapshot: RenderSnapshot, frames: Mapping[Shot, _Planes]) -> None:
         """Draw one state.
 
         Args:
             snapshot: A state of this scene.
-            frames: Where the planes (N, H, W, C) of each shot go. A shot may lack the frame of a plane.
+            frames: Where the planes (N, H, W, C) of each shot go.
         """
         self.rig.apply(snapshot.camera_settings)
         extra = self._upload_extra(snapshot)
         for shard in self._shards:
             shard.scene.dress(snapshot.appearance)
-        jobs = []
-        for look, shots in self._by_look(list(frames), extra is not None).items():
-            targets = [
-                _Target(index, plane, frame)
-                for index, shot in enumerate(shots)
-                for plane, frame in frames[shot].items()
-            ]
-            jobs.append((self._view(look, tuple(shots)), targets))
+        views = [self._view(self.rig.look(shot, self.tracer, extra is not None), shot) for shot in frames]
+        drawn = {view.look.drawn for view in views}
+        tiles = [
+            partial(self._draw_tile, view, tile, planes)
+            for view, planes in zip(views, [_by_pixel(planes) for planes in frames.values()], strict=True)
+            for tile in view.tiles
+        ]
         snapshot.begin_read()
         with on_device(self.tracer.device):
-            self._in_all_shards(lambda shard: self._draw_shard(shard, snapshot, extra, jobs))
+            self._crew.run([partial(shard.place, drawn, snapshot, extra) for shard in self._shards])
+            self._crew.run(tiles)
         snapshot.end_read()
 
     def close(self) -> None:
         """End the threads."""
-        if self._threads is not None:
-            self._threads.shutdown()
+        self._crew.close()
 
     def _upload_extra(self, snapshot: RenderSnapshot) -> DeviceGeometry | None:
         """The turn's extra geometry on the device, with slots for it."""
@@ -130,135 +159,149 @@ class ShardedTracer:
             self._reserved = extra.capacity
         return DeviceGeometry(extra, self.tracer.device)
 
-    def _by_look(self, shots: Sequence[Shot], extra_geometry: bool) -> dict[Look, list[Shot]]:
-        groups: dict[Look, list[Shot]] = {}
-        for shot in shots:
-            options, varies = self.rig.cameras[shot.camera].options, bool(self.rig.varies[shot.camera])
-            groups.setdefault(Look.of(options, self.tracer, extra_geometry, varies), []).append(shot)
-        return groups
-
-    def _view(self, look: Look, shots: tuple[Shot, ...]) -> _View:
-        view = self._views.get((look, shots))
+    def _view(self, look: Look, shot: Shot) -> _View:
+        view = self._views.get((look, shot))
         if view is None:
             with _build_lock:
-                return self._create_view(look, shots)
-        self._views.move_to_end((look, shots))
+                return self._create_view(look, shot)
+        self._views.move_to_end((look, shot))
         if not look.varying_rays:
             view.tables.aim()
         return view
 
-    def _create_view(self, look: Look, shots: tuple[Shot, ...]) -> _View:
-        tables = ViewTables(self.rig, shots)
-        if look not in self._programs:
-            # The tracer specialises its kernel on a context's first image: do that here, on one thread. The contexts
-            # of all shards are copies of this one, so they come with the kernel.
-            first, program = self._shards[0], look.context(self.tracer)
-            first.prepare(program, look, tables)
-            with on_device(self.tracer.device):
-                mjw.render(first.scene.model, first.scene.fields, program)
-            self._programs[look] = program
-        contexts = tuple(copy.copy(self._programs[look]) for _ in self._shards)
-        for shard, context in zip(self._shards, contexts, strict=True):
-            shard.prepare(context, look, tables)
-        view = self._views[look, shots] = _View(look, tables, contexts)
+    def _create_view(self, look: Look, shot: Shot) -> _View:
+        tables = ShotTables(self.rig, shot)
+        pixels = tables.width * tables.height
+        most = rays_per_tile(
+            pixels * self._num_envs, self._crew.size, is_cpu=self.tracer.device.is_cpu, shaded=shot.traced[0]
+        )
+        tiles = []
+        for shard in self._shards:
+            whole = [slice(0, tables.height)]
+            bands = whole if look.varying_rays else row_bands(tables.height, tables.width * shard.scene.num_envs, most)
+            for rows in bands:
+                context = copy.copy(self._program(look, tables))
+                shard.prepare(context, look)
+                tables.install(context, rows)
+                tiles.append(_Tile(shard, rows, context))
+        if PlaneKind.RGB in shot.planes and PlaneKind.RGBA not in shot.planes:
+            self._reserve_scratch(max(tile.context.total_rays * tile.shard.scene.num_envs for tile in tiles))
+        view = self._views[look, shot] = _View(look, shot, tables, tuple(tiles))
         if len(self._views) > _MAX_VIEWS:
             self._views.popitem(last=False)
         return view
 
-    def _in_all_shards(self, work: Callable[[int], None]) -> None:
-        """Run `work` for each shard, the first one on this thread."""
-        futures: list[Future[None]] = []
-        if self._threads is not None:
-            futures = [self._threads.submit(work, shard) for shard in range(1, len(self._shards))]
-        try:
-            work(0)
-        finally:
-            wait(futures)  # whatever happens, nobody writes to a frame after this
-        for future in futures:
-            future.result()
+    def _program(self, look: Look, tables: ShotTables) -> mjw.RenderContext:
+        """A context with the kernel for this look, to be copied.
 
-    def _draw_shard(
-        self,
-        index: int,
-        snapshot: RenderSnapshot,
-        extra: DeviceGeometry | None,
-        jobs: Sequence[tuple[_View, list[_Target]]],
-    ) -> None:
-        scene = self._shards[index].scene
-        model = scene.model
-        scene.place(snapshot, extra)
-        refitted: set[tuple[tuple[int, ...], bool]] = set()
-        for view, targets in jobs:
-            context = view.contexts[index]
-            if view.look.drawn not in refitted:
-                mjw.refit_bvh(model, scene.fields, context)
-                refitted.add(view.look.drawn)
-            mjw.render(model, scene.fields, context)
-            for target in targets:
-                self._resolve(view.tables, context, scene, target)
+        The tracer specialises its kernel when a context draws for the first time: do that here, on one thread.
+        """
+        program = self._programs.get(look)
+        if program is None:
+            first, program = self._shards[0], look.context(self.tracer)
+            first.prepare(program, look)
+            tables.install(program, slice(0, 1))
+            nothing = wp.zeros(1, dtype=bool, device=self.tracer.device)
+            program.render_rgb = program.render_depth = program.render_seg = nothing
+            program.rgb_data, program.depth_data, program.seg_data = self._unused
+            with on_device(self.tracer.device):
+                mjw.render(look.model(first.scene.model), first.scene.fields, program)
+            self._programs[look] = program
+        return program
 
-    def _resolve(self, tables: ViewTables, context: mjw.RenderContext, scene: ShardScene, target: _Target) -> None:
-        """Write a plane of a shard's environments into their part of the frame."""
-        device, diverged = self.tracer.device, scene.diverged
-        colour, depth, objects = (int(first) for first in tables.first[target.shot])
-        height, width = target.frame.shape[1:3]
-        pixels = height * width
-        lanes = 1 if device.is_cpu else pixels
-        index = tables.shots[target.shot].camera
-        channels = self.rig.cameras[index].options.background
-        background = wp.vec3ub(*(round(255 * channel) for channel in channels))
-        match target.plane:
+    def _reserve_scratch(self, words: int) -> None:
+        if words > self._scratch[0].size:
+            self._scratch = [
+                wp.empty(words, dtype=wp.uint32, device=self.tracer.device) for _ in range(self._crew.size)
+            ]
+
+    def _draw_tile(self, view: _View, tile: _Tile, planes: _Planes, member: int) -> None:
+        scene, context, width = tile.shard.scene, tile.context, view.tables.width
+        envs = slice(scene.first_env, scene.first_env + scene.num_envs)
+        pixels = slice(tile.rows.start * width, tile.rows.stop * width)
+        parts = {plane: frame[envs, pixels] for plane, frame in planes.items()}
+        words, depth, objects = self._unused
+        if PlaneKind.RGBA in parts:
+            words = parts[PlaneKind.RGBA]
+        elif PlaneKind.RGB in parts:
+            shape = parts[PlaneKind.RGB].shape
+            words = self._scratch[member][: shape[0] * shape[1]].reshape(shape)
+        depth = parts.get(PlaneKind.DEPTH, parts.get(PlaneKind.DISTANCE_TO_CAMERA, depth))
+        objects = parts.get(PlaneKind.SEGMENTATION, objects)
+        context.rgb_data, context.depth_data, context.seg_data = words, depth, objects
+        mjw.render(scene.model, scene.fields, context)
+        for plane in sorted(parts, key=_RESOLVED_LAST.__contains__):
+            self._resolve(view.shot, plane, tile, parts[plane])
+
+    def _resolve(self, shot: Shot, plane: PlaneKind, tile: _Tile, frame: wp.array) -> None:
+        """Write a plane by our conventions into its part of the frame."""
+        scene, context, rig = tile.shard.scene, tile.context, self.rig
+        camera = rig.cameras[shot.camera]
+        lanes = 1 if self.tracer.device.is_cpu else frame.shape[1]
+        background = wp.vec3ub(*(round(255 * channel) for channel in camera.options.background))
+        match plane:
             case PlaneKind.RGB:
-                kernel, dtype = kernels.resolve_rgb, wp.vec3ub
-                inputs = [context.rgb_data, colour, diverged, lanes, background]
+                kernel, inputs = kernels.resolve_rgb, [context.rgb_data, scene.diverged, lanes, background]
             case PlaneKind.RGBA:
-                kernel, dtype = kernels.resolve_rgba, wp.vec4ub
-                inputs = [context.rgb_data, colour, diverged, lanes, background]
+                kernel, inputs = kernels.resolve_rgba, [context.rgb_data, scene.diverged, lanes, background]
             case PlaneKind.DEPTH:
-                kernel, dtype = kernels.resolve_depth, wp.float32
-                inputs = [context.depth_data, depth, diverged, lanes]
+                kernel, inputs = kernels.resolve_depth, [context.depth_data, scene.diverged, lanes]
             case PlaneKind.DISTANCE_TO_CAMERA:
-                kernel, dtype = kernels.resolve_distance, wp.float32
-                lens = index, width, height, scene.intrinsic, self.rig.orthographic_pixel(index)
-                inputs = [context.depth_data, depth, diverged, lanes, *lens]
+                lens = shot.camera, camera.width, camera.height, scene.intrinsic, rig.orthographic_pixel(shot.camera)
+                kernel = kernels.resolve_distance
+                inputs = [context.depth_data, scene.diverged, lanes, tile.rows.start, *lens]
             case PlaneKind.SEGMENTATION:
-                kernel, dtype = kernels.resolve_segmentation, wp.vec2i
                 names = int(mujoco.mjtObj.mjOBJ_GEOM), self.tracer.mj_model.ngeom, scene.slot_id
-                inputs = [context.seg_data, objects, diverged, lanes, *names]
+                kernel, inputs = kernels.resolve_segmentation, [context.seg_data, scene.diverged, lanes, *names]
             case _:
-                raise ValueError(f"the ray tracer makes no {target.plane.value!r}")
-        part = target.frame[scene.first_env : scene.first_env + scene.num_envs]
-        frame = wp.array(ptr=part.ptr, dtype=dtype, shape=(scene.num_envs, pixels), device=device)
-        wp.launch(kernel, (scene.num_envs, lanes), inputs, [frame], device=device)
+                raise ValueError(f"the ray tracer makes no {plane.value!r}")
+        wp.launch(kernel, (scene.num_envs, lanes), inputs, [frame], device=self.tracer.device)
+
+
+def _by_pixel(planes: _Planes) -> dict[PlaneKind, wp.array]:
+    """The same memory as (environment, pixel) in the type of the planes' pixels."""
+    return {
+        plane: wp.array(
+            ptr=frame.ptr,
+            dtype=_PIXEL[plane],
+            shape=(frame.shape[0], frame.shape[1] * frame.shape[2]),
+            device=frame.device,
+        )
+        for plane, frame in planes.items()
+    }
 
 
 class _Shard:
-    """One shard's poses, bounding volumes and image memory.
+    """The poses of some environments, and the bounding volumes of what is drawn of them."""
 
-    Its views are drawn one after another, so they share the memory that the tracer draws into.
-    """
-
-    def __init__(self, scene: ShardScene, rig: CameraRig):
+    def __init__(self, scene: ShardScene):
         self.scene = scene
-        self._bounds: dict[tuple[tuple[int, ...], bool], GeometryBounds] = {}
-        self._images = [
-            wp.zeros(scene.num_envs * max(int(pixels), 1), dtype=dtype, device=scene.tracer.device)
-            for pixels, dtype in zip(rig.pixels(rig.shots()), (wp.uint32, wp.float32, wp.vec2i), strict=True)
-        ]
+        self._bounds: dict[tuple[tuple[int, ...], bool], tuple[GeometryBounds, mjw.RenderContext]] = {}
 
     def reserve(self) -> None:
         """Have the model's slots for extra geometry."""
         self.scene.reserve()
         self._bounds = {drawn: bounds for drawn, bounds in self._bounds.items() if not drawn[1]}
 
-    def prepare(self, context: mjw.RenderContext, look: Look, tables: ViewTables) -> None:
-        """Make `context` draw this shard's environments through these cameras."""
-        tracer, num_envs = self.scene.tracer, self.scene.num_envs
+    def prepare(self, context: mjw.RenderContext, look: Look) -> None:
+        """Make `context` draw this shard's environments."""
         if look.drawn not in self._bounds:
-            self._bounds[look.drawn] = GeometryBounds(tracer.context(*look.drawn), num_envs, tracer.device)
-        self._bounds[look.drawn].install(context)
-        tables.install(context)
-        context.rgb_data, context.depth_data, context.seg_data = (
-            image[: num_envs * max(int(pixels), 1)].reshape((num_envs, max(int(pixels), 1)))
-            for image, pixels in zip(self._images, tables.pixels, strict=True)
-        )
+            tracer = self.scene.tracer
+            shown = copy.copy(tracer.context(*look.drawn))
+            bounds = GeometryBounds(shown, self.scene.num_envs, tracer.device)
+            bounds.install(shown)
+            self._bounds[look.drawn] = bounds, shown
+        self._bounds[look.drawn][0].install(context)
+
+    def place(
+        self,
+        drawn: Set[tuple[tuple[int, ...], bool]],
+        snapshot: RenderSnapshot,
+        extra: DeviceGeometry | None,
+        member: int,
+    ) -> None:
+        """Bring poses, and the bounding volumes of what is drawn, up to a state."""
+        self.scene.place(snapshot, extra)
+        for groups in drawn:
+            bounds, context = self._bounds[groups]
+            bounds.refit(self.scene, context)

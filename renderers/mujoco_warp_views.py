@@ -1,17 +1,18 @@
-"""Cameras for MuJoCo Warp's ray tracer: the rig of a configuration, and the sets of images that turns ask for.
+"""Cameras for MuJoCo Warp's ray tracer: the rig of a configuration, and the images that turns ask for.
 
 The tracer knows the model's cameras only. It finds them through small tables in its context, so tables of our own give
-it any camera: each turn's due cameras with just the planes that are due. Their rays are computed beforehand, which is
-faster by a few per cent; where the environments' intrinsics differ, a second kernel computes them as they are cast.
+it any camera, with just the planes that are due. Rays are computed beforehand, which is faster by a few per cent, and
+lets some rows of an image be drawn as an image of its own; where the environments' intrinsics differ, a second kernel
+computes the rays of whole images as they are cast.
 """
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import mujoco
 import mujoco_warp as mjw
-import numpy as np
 import warp as wp
 
 from scene_data.scene import SceneDescription
@@ -22,7 +23,7 @@ from .render_core.camera import CameraDescriptor, Orthographic, VisualOptions
 from .render_core.camera_tables import CameraTables
 from .render_core.layout import PlaneKind
 
-__all__ = ["CameraRig", "Look", "Shot", "ViewTables"]
+__all__ = ["CameraRig", "Look", "Shot", "ShotTables"]
 
 
 @dataclass(frozen=True)
@@ -50,17 +51,21 @@ class Look:
     textures: bool
     skybox: bool
     shadows: bool
+    colour: bool
     extra_geometry: bool
     varying_rays: bool
 
     @classmethod
-    def of(cls, options: VisualOptions, tracer: TracerModel, extra_geometry: bool, varying_rays: bool) -> "Look":
-        """The look of these options, without what the model and the turn do not have."""
+    def of(
+        cls, options: VisualOptions, tracer: TracerModel, colour: bool, extra_geometry: bool, varying_rays: bool
+    ) -> "Look":
+        """The look of these options, without what the camera, the model and the turn do not have."""
         return cls(
             options.geom_groups,
-            options.textures and tracer.has_textures,
-            options.skybox and tracer.has_skybox,
-            options.shadows,
+            colour and options.textures and tracer.has_textures,
+            colour and options.skybox and tracer.has_skybox,
+            colour and options.shadows,
+            colour,
             options.extra_geometry and extra_geometry,
             varying_rays,
         )
@@ -76,7 +81,17 @@ class Look:
         context.use_textures, context.render_skybox = self.textures, self.skybox
         context.use_shadows = self.shadows
         context.use_precomputed_rays = not self.varying_rays
+        if not self.colour:  # the kernel of a camera without colour comes without what shades, and its rays cost less
+            context.enable_vertex_normals = context.enable_specular = context.enable_emission = False
+            context.use_ambient_lighting = context.headlight_active = False
         return context
+
+    def model(self, model: SimpleNamespace) -> SimpleNamespace:
+        """What the tracer reads of a Model, as its kernel is to be built for."""
+        model = copy.copy(model)
+        if not self.colour:
+            model.nlight = 0
+        return model
 
 
 class CameraRig(CameraTables):
@@ -110,48 +125,31 @@ class CameraRig(CameraTables):
         """All cameras with all their planes."""
         return [Shot(index, camera.planes) for index, camera in enumerate(self.cameras)]
 
-    def pixels(self, shots: Iterable[Shot]) -> np.ndarray:
-        """Pixels of colour, depth and objects (3,) that the tracer makes for these, in one environment."""
-        made = [np.multiply(shot.traced, self.size(shot.camera)) for shot in shots]
-        return np.array(made, dtype=np.int64).reshape(-1, 3).sum(axis=0)
-
-    def size(self, camera: int) -> int:
-        """Pixels of a camera's image."""
-        return self.cameras[camera].width * self.cameras[camera].height
+    def look(self, shot: Shot, tracer: TracerModel, extra_geometry: bool) -> Look:
+        """How a camera's images look. Which of its planes are due makes no difference, so no turn builds a kernel."""
+        camera = self.cameras[shot.camera]
+        colour = PlaneKind.RGB in camera.planes or PlaneKind.RGBA in camera.planes
+        return Look.of(camera.options, tracer, colour, extra_geometry, bool(self.varies[shot.camera]))
 
 
-class ViewTables:
-    """The camera tables for one combination of due cameras and planes, shared by all shards.
+class ShotTables:
+    """What the tracer's context says of the one image that it draws, shared by all shards and all rows.
 
     Attributes:
-        shots: What is due.
-        first: Where each shot's colour, depth and objects begin in the tracer's images (len(shots), 3).
-        first_ray: Where each shot's rays begin (len(shots),).
+        width: Width of the image [pixels].
+        height: Its height [pixels].
     """
 
-    def __init__(self, rig: CameraRig, shots: Sequence[Shot]):
-        device = rig.device
-        traced = np.array([shot.traced for shot in shots], dtype=bool).reshape(-1, 3)
-        sizes = np.array([rig.size(shot.camera) for shot in shots], dtype=np.int64)
-        made = traced * sizes[:, None]
-        self.shots = tuple(shots)
-        self.pixels = made.sum(axis=0)
-        self.first = np.cumsum(made, axis=0) - made
-        self.first_ray = np.cumsum(sizes) - sizes
-        self.ray_count = int(sizes.sum())
-        self._has_orthographic = rig.has_orthographic
-        self._camera = wp.array([shot.camera for shot in shots], dtype=int, device=device)
-        self._resolution = wp.array(
-            [(rig.cameras[shot.camera].width, rig.cameras[shot.camera].height) for shot in shots],
-            wp.vec2i,
-            device=device,
-        )
-        self._first = [wp.array(column, dtype=int, device=device) for column in self.first.T]
-        self._traced = [wp.array(column, dtype=bool, device=device) for column in traced.T]
-
-        self._ray = wp.empty(self.ray_count, dtype=wp.vec3, device=device)
-        self._ray_offset = wp.empty(self.ray_count, dtype=wp.vec3, device=device)
+    def __init__(self, rig: CameraRig, shot: Shot):
+        device, camera = rig.device, rig.cameras[shot.camera]
+        self.width, self.height = camera.width, camera.height
         self._rig = rig
+        self._shot = shot
+        self._index = wp.array([shot.camera], dtype=int, device=device)
+        self._start = wp.zeros(1, dtype=int, device=device)
+        self._traced = [wp.array([made], dtype=bool, device=device) for made in shot.traced]
+        self._ray = wp.empty(self.width * self.height, dtype=wp.vec3, device=device)
+        self._ray_offset = wp.empty_like(self._ray)
         self._aimed: object = None
         self.aim()
 
@@ -161,28 +159,23 @@ class ViewTables:
         if self._aimed is rig.applied:
             return
         self._aimed = rig.applied
-        for shot, first_ray in zip(self.shots, self.first_ray, strict=True):
-            camera = rig.cameras[shot.camera]
-            wp.launch(
-                kernels.write_rays,
-                dim=(camera.height, camera.width),
-                inputs=[
-                    int(first_ray),
-                    camera.width,
-                    camera.height,
-                    shot.camera,
-                    rig.intrinsic,
-                    rig.orthographic_pixel(shot.camera),
-                ],
-                outputs=[self._ray, self._ray_offset],
-                device=rig.device,
-            )
+        index = self._shot.camera
+        wp.launch(
+            kernels.write_rays,
+            dim=(self.height, self.width),
+            inputs=[self.width, self.height, index, rig.intrinsic, rig.orthographic_pixel(index)],
+            outputs=[self._ray, self._ray_offset],
+            device=rig.device,
+        )
 
-    def install(self, context: mjw.RenderContext) -> None:
-        """Make `context` look through these cameras."""
-        context.nrender = len(self.shots)
-        context.cam_id_map, context.cam_res = self._camera, self._resolution
-        context.ray, context.ray_offset, context.total_rays = self._ray, self._ray_offset, self.ray_count
-        context.rgb_adr, context.depth_adr, context.seg_adr = self._first
+    def install(self, context: mjw.RenderContext, rows: slice) -> None:
+        """Make `context` draw these rows of the image."""
+        rays = slice(rows.start * self.width, rows.stop * self.width)
+        context.nrender = 1
+        context.cam_id_map = self._index
+        context.cam_res = wp.array([(self.width, rows.stop - rows.start)], dtype=wp.vec2i, device=self._rig.device)
+        context.ray, context.ray_offset = self._ray[rays], self._ray_offset[rays]
+        context.total_rays = rays.stop - rays.start
+        context.rgb_adr = context.depth_adr = context.seg_adr = self._start
         context.render_rgb, context.render_depth, context.render_seg = self._traced
-        context.has_orthographic_camera = self._has_orthographic
+        context.has_orthographic_camera = self._rig.has_orthographic

@@ -43,7 +43,7 @@ def test_shards_are_bit_identical(model, states, cameras, frames):
     studio.close()
     for key, frame in frames.items():
         np.testing.assert_array_equal(sharded[key], frame)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("render-shard")]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("render-crew")]
 
 
 def test_some_cameras_and_planes_equal_the_whole_turn(cameras, studio, states, frames):

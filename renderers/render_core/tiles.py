@@ -1,0 +1,37 @@
+"""How the images of a turn are cut into tiles, for threads to share and for scratch memory to stay small."""
+
+from itertools import pairwise
+from math import ceil
+
+__all__ = ["rays_per_tile", "row_bands"]
+
+_TILES_PER_THREAD = 3
+# About a millisecond of work, a few times as much as it takes to launch a tile. Rays that are not shaded cost less.
+_MIN_SHADED_RAYS = 1 << 11
+_MIN_RAYS = 1 << 13
+# The scratch memory of a tile stays in a core's cache.
+_MAX_RAYS = 1 << 16
+# As much as fills any GPU.
+_MAX_DEVICE_RAYS = 1 << 22
+
+
+def rays_per_tile(rays: int, threads: int, *, is_cpu: bool, shaded: bool) -> int:
+    """How large tiles should be, where so many rays are to be shared by some threads.
+
+    A few tiles for each thread, so that all of them have something to do until the end, however much slower one tile
+    is than another. A single thread needs no more tiles than the scratch memory asks for.
+    """
+    most = _MAX_RAYS if is_cpu else _MAX_DEVICE_RAYS
+    if threads == 1:
+        return most
+    return min(most, max(_MIN_SHADED_RAYS if shaded else _MIN_RAYS, ceil(rays / (_TILES_PER_THREAD * threads))))
+
+
+def row_bands(height: int, rays_per_row: int, most: int) -> list[slice]:
+    """Cut images into bands of whole rows, about equally high, of up to `most` rays each, or of one row.
+
+    Returns:
+        The rows of each band, from the top down.
+    """
+    count = min(height, ceil(height * rays_per_row / most))
+    return [slice(*edges) for edges in pairwise(height * band // count for band in range(count + 1))]
