@@ -1,10 +1,13 @@
 """From the commit of a frame to the other side: latency and loss of every transport, and what a stalled reader changes.
 
-Frames are 640x480 rgb8, made by a backend that only copies, so that the transports are what is measured. Stamps are the
-monotonic clock, which processes of one machine share. Run it on a quiet machine:
+Frames are 640x480 rgb8, made by a render backend that only copies, so that the transports are what is measured. Each
+round takes three windows: without, with and again without a reader that is stopped (SIGSTOP) in the middle of reading.
+What it changes is the ratio of the second to the mean of its neighbours; the noise is the ratio of the third to the
+first. Of a file the other side is a process that follows it: a frame is there with the chunk that it is in, which the
+next frame completes. Run it on a quiet machine:
 
-    python benchmarks/transports.py            # all that is installed
-    python benchmarks/transports.py ros2 python
+    python benchmarks/transports.py                        # all that is installed
+    python benchmarks/transports.py ros2 python --rounds 3
 """
 
 import argparse
@@ -21,360 +24,340 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import mujoco
 import numpy as np
 
-from scene_data.renderers import (
-    CameraDescriptor,
-    PlaneKind,
-    RenderBackend,
-    RenderCore,
-    RenderStatus,
-    RenderStatusCode,
-)
-from scene_data.renderers.render_core.camera_poses import CameraView
-from scene_data.renderers.render_core.publication import CameraFrames, FrameTransport
-from scene_data.renderers.transports import CameraPublicationTransport, SharedMemoryReader, SharedMemoryTransport
+from scene_data import SimulationCfg, SimulationContext
+from scene_data.backends import MujocoPhysicsCfg
+from scene_data.registry import renderers
+from scene_data.renderers import CameraCfg, PlaneKind, PlaneLayout, RenderBackend, RenderStatus, RenderStatusCode
+from scene_data.renderers.transports import CameraPublicationTransport, SharedMemoryTransport, StreamTransport
 
 WIDTH, HEIGHT = 640, 480
 RATES_HZ = (30, 200)
-SECONDS = 4.0
-SETTLE_S = 1.0
-SLOTS = 12
-TOPIC = "/bench/cam/image_raw"
+FLOOD = 60  # frames that fill what the system holds for a reader that takes none
+ARRIVE_S = 0.3
+WAIT_S = 20.0
 DOMAIN = 187
-SEGMENT = "scene-data-benchmark"
-LOOPBACK = (
-    "<General><Interfaces><NetworkInterface name='lo'/></Interfaces><AllowMulticast>false</AllowMulticast></General>"
-    "<Discovery><ParticipantIndex>auto</ParticipantIndex><Peers><Peer address='localhost'/></Peers></Discovery>"
-)
-CAMERA = CameraDescriptor(1, "cam", WIDTH, HEIGHT, (PlaneKind.RGB,))
-VIEW = CameraView(np.zeros((1, 3)), np.eye(3)[None], np.array([[580.0, 580.0, WIDTH / 2, HEIGHT / 2]]))
+TOPIC = "/bench/cam/image_raw"
+READER = Path(__file__).parent / "readers" / "transport_reader.py"
+XML = """<mujoco><option timestep="0.005"/><worldbody>
+<geom type="sphere" size="0.1"/><camera name="cam" pos="0 0 1"/>
+</worldbody></mujoco>"""
+LOOPBACK = """<CycloneDDS><Domain id="any">
+<General><Interfaces><NetworkInterface name="lo"/></Interfaces><AllowMulticast>false</AllowMulticast></General>
+<Discovery><ParticipantIndex>auto</ParticipantIndex><Peers><Peer address="localhost"/></Peers>
+<LeaseDuration>60 s</LeaseDuration></Discovery>
+</Domain></CycloneDDS>"""  # so long that a reader that is stopped stays one
 
 
 class CopyingBackend(RenderBackend):
     """Commits one picture again and again."""
 
     supported_planes = frozenset({PlaneKind.RGB})
+    committed: dict[int, int] = {}  # noqa: RUF012  (when each frame was there [ns], by its stamp)
 
     def __init__(self):
-        self._picture = np.random.default_rng(0).integers(0, 255, (1, HEIGHT, WIDTH, 3), dtype=np.uint8)
+        rows, columns = np.mgrid[:HEIGHT, :WIDTH]
+        self._picture = np.stack((rows // 2, columns // 3, 200 * ((rows // 40 + columns // 40) % 2)), axis=2)
 
-    def initialize(self, scene, configuration) -> RenderStatus:
+    def initialize(self, scene: Any, configuration: Any) -> RenderStatus:
         return RenderStatus(RenderStatusCode.OK)
 
-    def resize(self, configuration) -> RenderStatus:
+    def resize(self, configuration: Any) -> RenderStatus:
         return RenderStatus(RenderStatusCode.OK)
 
-    def render(self, snapshot, plans, boundary) -> RenderStatus:
+    def render(self, snapshot: Any, plans: Any, boundary: Any) -> RenderStatus:
+        layout = PlaneLayout.rgb8(WIDTH, HEIGHT)
         for plan in plans:
-            stamp = boundary.begin_capture(1, snapshot.simulation_time_ns, plan.camera_id)
-            layout = CAMERA.layout(PlaneKind.RGB)
+            stamp = boundary.begin_capture(snapshot.model_generation, snapshot.simulation_time_ns, plan.camera_id)
             with boundary.try_acquire_writer(plan.frame_generation, PlaneKind.RGB, layout, stamp) as writer:
                 if not writer.status.ok:
                     return RenderStatus(RenderStatusCode.FRAME_SLOTS_EXHAUSTED, writer.status.message)
                 writer.buffer.numpy()[:] = self._picture
-                writer.commit()
+                if writer.commit().ok:
+                    self.committed[snapshot.simulation_time_ns] = time.monotonic_ns()
         return RenderStatus(RenderStatusCode.OK)
 
     def shutdown_on_render_thread(self) -> None:
         pass
 
 
-@dataclass
-class Moment:
-    """A snapshot of nothing."""
+class Reader(Protocol):
+    """One who reads: when each frame was there [ns], by its stamp."""
 
-    simulation_time_ns: int = 0
-    model_generation: int = 1
-    valid: bool = True
+    arrivals: dict[int, int]
 
-    def release(self) -> None:
-        pass
+    def stall(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
-@dataclass
-class Outcome:
-    """Latencies of what arrived [ms], what was sent, and how long the sending thread was held [ms]."""
+class ReaderProcess:
+    """Reads in a process of its own."""
 
-    latencies: np.ndarray
-    sent: int
-    held: np.ndarray
+    def __init__(self, wire: str, address: str):
+        command = [sys.executable, str(READER), wire, address]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.arrivals: dict[int, int] = {}
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
 
-    def row(self, name: str, rate_hz: int) -> str:
-        p50, p95 = np.percentile(self.latencies, (50, 95)) if len(self.latencies) else (np.nan, np.nan)
-        loss = 100.0 * (1.0 - len(self.latencies) / max(1, self.sent))
-        held = np.percentile(self.held, 95) if len(self.held) else np.nan
-        arrival = f"p50 {p50:7.2f} ms   p95 {p95:7.2f} ms   loss {loss:5.1f} %"
-        return f"{name:20} {rate_hz:4} Hz   {arrival}   hand-over p95 {held:5.2f} ms"
+    def _listen(self) -> None:
+        for line in self._process.stdout or ():
+            stamp, _, arrival = line.partition(" ")
+            if stamp.isdigit():  # Warp says what it loads, too
+                self.arrivals[int(stamp)] = int(arrival)
 
+    def stall(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
 
-def publish(transport: FrameTransport, core: RenderCore, rate_hz: int, seconds: float) -> tuple[list[int], list[float]]:
-    """Render and hand over at a rate; the stamps, and how long each hand-over took [ms]."""
-    stamps, held = [], []
-    start = time.monotonic()
-    for tick in range(round(rate_hz * seconds)):
-        time.sleep(max(0.0, start + tick / rate_hz - time.monotonic()))
-        now = time.monotonic_ns()
-        transport.look(now)
-        plan = core.evaluate_demand(now, CAMERA.id)
-        if not plan.consumers or not core.submit_snapshot(Moment(now), plan).ok:
-            continue
-        core.finish_or_cancel_render_turn()
-        lease = core.acquire_latest(CAMERA.id, PlaneKind.RGB)
-        if lease is None:
-            continue
-        begun = time.perf_counter()
-        stamp = lease.stamp
-        frames = CameraFrames(
-            CAMERA, {PlaneKind.RGB: lease}, plan.consumers, stamp.capture_id, stamp.simulation_time_ns, None, VIEW
-        )
-        del lease
-        for consumer in transport.deliver(frames):
-            core.mark_delivered(plan, consumer)
-        del frames
-        held.append((time.perf_counter() - begun) * 1e3)
-        stamps.append(stamp.simulation_time_ns)
-    return stamps, held
+    def close(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+        try:
+            self._process.communicate(timeout=WAIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
 
-class Listening:
-    """A process of this very file that listens and prints a stamp and a latency per frame."""
+class ReaderThread:
+    """Reads in this process."""
 
-    def __init__(self, wire: str, environment: dict[str, str]):
-        command = [sys.executable, __file__, "--listen", wire]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-        self.latencies: dict[int, float] = {}
-        self._thread = threading.Thread(target=self._read, daemon=True)
+    def __init__(self, transport: CameraPublicationTransport):
+        self.arrivals: dict[int, int] = {}
+        self._consumer = transport.register("cam", history=2)
+        self._stalled = threading.Event()
+        self._thread = threading.Thread(target=self._read)
         self._thread.start()
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            words = line.split()
-            if len(words) == 2 and words[0].isdigit():
-                self.latencies[int(words[0])] = float(words[1])
+        for frames in self._consumer:
+            self.arrivals[frames.simulation_time_ns] = time.monotonic_ns()
+            if self._stalled.is_set():
+                return
+
+    def stall(self) -> None:
+        self._stalled.set()
 
     def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
+        self._consumer.close()
         self._thread.join()
 
 
-def listen(wire: str) -> None:
-    """Be the other side."""
+@dataclass(frozen=True)
+class Way:
+    """A transport that is open, and how to read from it.
 
-    def tell(stamp_ns: int) -> None:
-        print(stamp_ns, (time.monotonic_ns() - stamp_ns) / 1e6, flush=True)
+    Attributes:
+        read: A new reader.
+        can_stall: Whether a reader that is stopped can matter: nobody waits for who reads a file.
+    """
 
-    if wire == "ros1":
-        import rospy
-        from sensor_msgs.msg import Image
-
-        rospy.init_node("bench", anonymous=True, disable_signals=True)
-        rospy.Subscriber(
-            TOPIC, Image, lambda image: tell(image.header.stamp.to_nsec()), buff_size=2**24, tcp_nodelay=True
-        )
-        rospy.spin()
-    elif wire == "shm":
-        _listen_shared_memory(tell)
-    else:
-        _listen_dds(tell)
+    transport: Any
+    read: Callable[[], Reader]
+    can_stall: bool = True
 
 
-def _listen_shared_memory(tell: Callable[[int], None]) -> None:
-    reader, last = SharedMemoryReader(SEGMENT, timeout=10.0), 0
-    while True:
-        with reader.wait("cam", PlaneKind.RGB, last) as lease:
-            tell(lease.stamp.simulation_time_ns)
-            last = lease.sequence
+@dataclass(frozen=True)
+class Window:
+    """What one look at a transport saw.
+
+    Attributes:
+        latencies: Of the frames that arrived [ms].
+        committed: How many frames there were.
+        steps: Duration of each `step()` [ms].
+    """
+
+    latencies: np.ndarray
+    committed: int
+    steps: np.ndarray
+
+    def figures(self) -> np.ndarray:
+        """p50 and p95 of the latency, and p50 and p95 of `step()` [ms]."""
+        arrived = self.latencies if len(self.latencies) else np.array([np.nan])
+        return np.concatenate((np.percentile(arrived, (50, 95)), np.percentile(self.steps, (50, 95))))
 
 
-def _listen_dds(tell: Callable[[int], None]) -> None:
-    from cyclonedds.core import ReadCondition, SampleState, WaitSet
-    from cyclonedds.domain import DomainParticipant
-    from cyclonedds.qos import Policy, Qos
-    from cyclonedds.sub import DataReader
-    from cyclonedds.topic import Topic
-    from cyclonedds.util import duration
-
-    from scene_data.renderers.transports.ros2_cyclonedds import DDS_TYPES, dds_topic
-    from scene_data.renderers.transports.topics import MessageType
-
-    image = DDS_TYPES[MessageType.IMAGE]
-    # The stamp alone: the library takes a sequence of bytes apart one by one.
-    image.deserialize = classmethod(
-        lambda cls, data, *_, **__: _Stamped(
-            int.from_bytes(data[4:8], "little") * 10**9 + int.from_bytes(data[8:12], "little")
-        )
-    )
-    image.deserialize_key = classmethod(lambda cls, data, *_, **__: None)
-    participant = DomainParticipant(DOMAIN)
-    reliable = Policy.Reliability.Reliable(duration(milliseconds=100))
-    representation = Policy.DataRepresentation(use_cdrv0_representation=True)
-    qos = Qos(reliable, Policy.History.KeepLast(10), representation)
-    reader = DataReader(participant, Topic(participant, dds_topic(TOPIC), image), qos)
-    waiting = WaitSet(participant)
-    waiting.attach(ReadCondition(reader, SampleState.NotRead))
-    while True:
-        waiting.wait(duration(milliseconds=100))
-        for sample in reader.take(10):
-            if isinstance(sample, _Stamped):
-                tell(sample.stamp_ns)
+def drive(sim: SimulationContext, rate_hz: float, count: int) -> tuple[list[int], np.ndarray]:
+    """Step at a rate of real time: the stamps, and how long each step took [ms]."""
+    stamps, durations = [], np.empty(count)
+    start = time.monotonic()
+    for tick in range(count):
+        time.sleep(max(0.0, start + tick / rate_hz - time.monotonic()))
+        begun = time.perf_counter()
+        sim.step()
+        durations[tick] = 1e3 * (time.perf_counter() - begun)
+        stamps.append(sim.simulation_time_ns)
+    return stamps, durations
 
 
-@dataclass
-class _Stamped:
-    stamp_ns: int
-    sample_info: Any = None
+def look(sim: SimulationContext, reader: Reader, rate_hz: int, seconds: float) -> Window:
+    stamps, steps = drive(sim, rate_hz, round(rate_hz * seconds))
+    time.sleep(ARRIVE_S)
+    drive(sim, rate_hz, 2)  # the next frame completes the chunk of the last
+    time.sleep(ARRIVE_S)
+    committed = [stamp for stamp in stamps if stamp in CopyingBackend.committed]
+    arrived = [stamp for stamp in committed if stamp in reader.arrivals]
+    latencies = [1e-6 * (reader.arrivals[stamp] - CopyingBackend.committed[stamp]) for stamp in arrived]
+    return Window(np.array(latencies), len(committed), steps)
 
 
 @contextmanager
-def ros_master() -> Iterator[dict[str, str]]:
-    """A master on a free port, and the environment that names it."""
+def reading(sim: SimulationContext, way: Way) -> Iterator[Reader]:
+    """A reader that has its first frame."""
+    reader = way.read()
+    try:
+        deadline = time.monotonic() + WAIT_S
+        while not reader.arrivals:
+            drive(sim, 20, 4)
+            assert time.monotonic() < deadline, "no frame arrives"
+        yield reader
+    finally:
+        reader.close()
+
+
+@contextmanager
+def one_stalled(sim: SimulationContext, way: Way) -> Iterator[None]:
+    with reading(sim, way) as reader:
+        reader.stall()
+        drive(sim, max(RATES_HZ), FLOOD)
+        yield
+
+
+def measure(name: str, sim: SimulationContext, way: Way, rounds: int, seconds: float) -> None:
+    """Print the figures of one transport at each rate."""
+    with reading(sim, way) as reader:
+        for rate_hz in RATES_HZ:
+            trios = [trio(sim, way, reader, rate_hz, seconds) for _ in range(rounds)]
+            print(row(name, rate_hz, [window for first, _, last in trios for window in (first, last)]), flush=True)
+            if way.can_stall:
+                print(row("  beside a stalled one", rate_hz, [window for _, window, _ in trios]))
+                print(changes(trios), flush=True)
+
+
+def trio(sim: SimulationContext, way: Way, reader: Reader, rate_hz: int, seconds: float) -> tuple[Window, ...]:
+    """Windows without, with, and again without a stalled reader."""
+
+    def window() -> Window:
+        drive(sim, rate_hz, rate_hz // 4)
+        return look(sim, reader, rate_hz, seconds)
+
+    first = window()
+    if not way.can_stall:
+        return first, first, window()
+    with one_stalled(sim, way):
+        beside = window()
+    return first, beside, window()
+
+
+def row(name: str, rate_hz: int, windows: list[Window]) -> str:
+    p50, p95, step50, step95 = np.median([window.figures() for window in windows], axis=0)
+    committed, arrived = (
+        sum(counts) for counts in zip(*((w.committed, len(w.latencies)) for w in windows), strict=True)
+    )
+    loss = 100.0 * (1.0 - arrived / max(1, committed))
+    arrival = f"p50 {p50:6.2f} ms   p95 {p95:6.2f} ms   loss {loss:4.1f} % of {committed:5}"
+    return f"{name:22} {rate_hz:4} Hz   {arrival}   step() p50 {step50:5.2f} ms   p95 {step95:5.2f} ms"
+
+
+def changes(trios: list[tuple[Window, ...]]) -> str:
+    """What the stalled reader changes, and what nothing changes."""
+    first, beside, last = np.moveaxis(np.array([[window.figures() for window in windows] for windows in trios]), 1, 0)
+    ratios, noise = 2.0 * beside / (first + last), last / first
+    parts = [
+        f"{name} x{np.median(ratios[:, i]):.2f} (noise x{noise[:, i].min():.2f} to x{noise[:, i].max():.2f})"
+        for i, name in enumerate(("p50", "p95", "step() p50", "step() p95"))
+    ]
+    return f"    {', '.join(parts)}"
+
+
+@contextmanager
+def ros_master() -> Iterator[None]:
+    """A master on a free port, which this process and its children find."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     os.environ.update(ROS_MASTER_URI=f"http://127.0.0.1:{port}", ROS_IP="127.0.0.1")
     command = [sys.executable, "-c", "import rosmaster; rosmaster.rosmaster_main()", "--core", "-p", str(port)]
-    process = subprocess.Popen(command, env=dict(os.environ), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         time.sleep(2.0)
-        yield dict(os.environ)
+        yield
     finally:
         process.kill()
         process.wait()
 
 
-def new_core() -> RenderCore:
-    nbytes = CAMERA.layout(PlaneKind.RGB).byte_length
-    core = RenderCore(CopyingBackend(), max_slots=SLOTS, max_bytes=SLOTS * nbytes)
-    assert core.reconfigure(1, 1, (CAMERA,), warm_slots=SLOTS).ok
-    return core
+def open_python(stack: ExitStack) -> Way:
+    transport = CameraPublicationTransport()
+    return Way(transport, lambda: ReaderThread(transport))
 
 
-def over_wire(wire: str, transport: Any, core: RenderCore, environment: dict[str, str], stalled: int) -> None:
-    """Measure one wire, with so many readers that were stopped."""
-    transport.start(core, {CAMERA.name: CAMERA})
-    listeners = [Listening(wire, environment) for _ in range(1 + stalled)]
-    try:
-        while not all(listener.latencies for listener in listeners):
-            publish(transport, core, 20, 0.2)
-        for listener in listeners[1:]:
-            listener.process.send_signal(signal.SIGSTOP)
-        for rate_hz in RATES_HZ:
-            publish(transport, core, rate_hz, SETTLE_S)
-            stamps, held = publish(transport, core, rate_hz, SECONDS)
-            time.sleep(0.5)
-            arrived = [listeners[0].latencies[stamp] for stamp in stamps if stamp in listeners[0].latencies]
-            name = f"{wire}, {stalled} stalled" if stalled else wire
-            print(Outcome(np.array(arrived), len(stamps), np.array(held)).row(name, rate_hz), flush=True)
-    finally:
-        for listener in listeners:
-            listener.close()
-        transport.close()
+def open_shared_memory(stack: ExitStack) -> Way:
+    name = f"scene-data-benchmark-{os.getpid()}"
+    return Way(SharedMemoryTransport(name, slots=8), lambda: ReaderProcess("shm", name))
 
 
-def run_ros1() -> None:
+def open_ros1(stack: ExitStack) -> Way:
     from scene_data.renderers.transports import Ros1Transport
 
-    with ros_master() as environment:
-        for stalled in (0, 1):
-            with new_core() as core:
-                over_wire("ros1", Ros1Transport("/bench"), core, environment, stalled)
+    stack.enter_context(ros_master())
+    return Way(Ros1Transport("/bench"), lambda: ReaderProcess("ros1", TOPIC))
 
 
-def run_ros2() -> None:
+def open_ros2(stack: ExitStack) -> Way:
     from scene_data.renderers.transports import Ros2Transport
 
-    os.environ.update(CYCLONEDDS_URI=LOOPBACK, ROS_DOMAIN_ID=str(DOMAIN))
-    for stalled in (0, 1):
-        with new_core() as core:
-            over_wire("ros2", Ros2Transport("/bench"), core, dict(os.environ), stalled)
+    os.environ.update(CYCLONEDDS_URI=LOOPBACK)
+    return Way(Ros2Transport("/bench", domain_id=DOMAIN), lambda: ReaderProcess("ros2", f"{DOMAIN}:{TOPIC}"))
 
 
-def run_shared_memory() -> None:
-    for stalled in (0, 1):
-        with new_core() as core:
-            over_wire("shm", SharedMemoryTransport(SEGMENT), core, dict(os.environ), stalled)
-
-
-def run_python() -> None:
-    for stalled in (0, 1):
-        for rate_hz in RATES_HZ:
-            with ExitStack() as stack:
-                core = stack.enter_context(new_core())
-                transport = CameraPublicationTransport()
-                transport.start(core, {CAMERA.name: CAMERA})
-                stack.callback(transport.close)
-                lazy = [transport.register("cam", 2) for _ in range(stalled)]
-                consumer = transport.register("cam", 2)
-                latencies: list[float] = []
-
-                def read(consumer=consumer, latencies=latencies) -> None:
-                    for frames in consumer:
-                        latencies.append((time.monotonic_ns() - frames.simulation_time_ns) / 1e6)
-
-                thread = threading.Thread(target=read)
-                thread.start()
-                stamps, held = publish(transport, core, rate_hz, SECONDS)
-                time.sleep(0.1)
-                transport.close()
-                thread.join()
-                name = f"python, {len(lazy)} stalled" if stalled else "python"
-                print(Outcome(np.array(latencies), len(stamps), np.array(held)).row(name, rate_hz), flush=True)
-
-
-def run_mcap() -> None:
-    """The other side is the file: until a frame is in a chunk."""
+def open_mcap(stack: ExitStack) -> Way:
     from scene_data.renderers.transports import McapTransport
 
-    for rate_hz in RATES_HZ:
-        with new_core() as core, tempfile.TemporaryDirectory() as folder:
-            transport = McapTransport(Path(folder) / "run.mcap", "/bench")
-            transport.start(core, {CAMERA.name: CAMERA})
-            latencies: list[float] = []
-            wire: Any = transport._wire
-            add = wire.add
-
-            def timed(channel, stamp_ns, sequence, message, add=add, latencies=latencies) -> None:
-                add(channel, stamp_ns, sequence, message)
-                if len(message) > WIDTH * HEIGHT:
-                    latencies.append((time.monotonic_ns() - stamp_ns) / 1e6)
-
-            wire.add = timed
-            stamps, held = publish(transport, core, rate_hz, SECONDS)
-            transport.flush(5.0)
-            transport.close()
-            print(Outcome(np.array(latencies), len(stamps), np.array(held)).row("mcap", rate_hz), flush=True)
+    path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "run.mcap"
+    return Way(McapTransport(path, "/bench"), lambda: ReaderProcess("mcap", str(path)), can_stall=False)
 
 
-RUNS: dict[str, tuple[str, Callable[[], None]]] = {
-    "python": ("numpy", run_python),
-    "shm": ("mmap", run_shared_memory),
-    "ros1": ("rospy", run_ros1),
-    "ros2": ("cyclonedds", run_ros2),
-    "mcap": ("mcap", run_mcap),
+def open_stream(stack: ExitStack) -> Way:
+    transport = StreamTransport(0, rate_hz=None)
+    return Way(transport, lambda: ReaderProcess("stream", transport.url))
+
+
+WAYS: dict[str, tuple[str, Callable[[ExitStack], Way]]] = {
+    "python": ("numpy", open_python),
+    "shm": ("mmap", open_shared_memory),
+    "ros1": ("rospy", open_ros1),
+    "ros2": ("cyclonedds", open_ros2),
+    "mcap": ("mcap", open_mcap),
+    "stream": ("PIL", open_stream),
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("transports", nargs="*", metavar="|".join(RUNS), help="default: all that is installed")
-    parser.add_argument("--listen", choices=("ros1", "ros2", "shm"), help=argparse.SUPPRESS)
+    parser.add_argument("transports", nargs="*", metavar="|".join(WAYS), help="default: all that is installed")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each window")
     arguments = parser.parse_args()
-    if arguments.listen:
-        listen(arguments.listen)
-        return
-    if unknown := set(arguments.transports) - set(RUNS):
+    if unknown := set(arguments.transports) - set(WAYS):
         parser.error(f"unknown transports: {', '.join(sorted(unknown))}")
-    for name in arguments.transports or RUNS:
-        library, run = RUNS[name]
+    renderers.register("copying", CopyingBackend)
+    physics = MujocoPhysicsCfg(mujoco.MjModel.from_xml_string(XML), "mujoco", 1)
+    camera = CameraCfg("cam", WIDTH, HEIGHT, ("rgb",))
+    for name in arguments.transports or WAYS:
+        library, open_way = WAYS[name]
         if find_spec(library) is None:
             print(f"{name}: skipped, {library} is not installed")
-        else:
-            run()
+            continue
+        cfg = SimulationCfg(physics, cameras=(camera,), render_backend="copying", held_frames=8)
+        with ExitStack() as stack, SimulationContext(cfg) as sim:
+            way = open_way(stack)
+            sim.add_transport(way.transport)
+            measure(name, sim, way, arguments.rounds, arguments.seconds)
 
 
 if __name__ == "__main__":
