@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,20 +47,22 @@ class _Viewing:
         """Have the next update come at once."""
         self._due_at = 0.0
 
-    def start_update(self, images: Mapping[str, np.ndarray], has_markers: bool, markers: Any) -> Future:
+    def start_update(self, frames: "_CameraFrames", has_markers: bool, markers: Any) -> Future:
         """Have its thread update it; the result says whether it is still open."""
         # From the time at which it was due, so that the rate holds on average; not so far back that it has to hurry.
         now = time.monotonic()
         self._due_at = max(self._due_at + self._period, now)
         elapsed, self._elapsed = self._elapsed, 0.0
-        return self.thread.submit(self._update, elapsed, images, has_markers, markers)
+        return self.thread.submit(self._update, elapsed, frames, has_markers, markers)
 
-    def _update(self, dt: float, images: Mapping[str, np.ndarray], has_markers: bool, markers: Any) -> bool:
+    def _update(self, dt: float, frames: "_CameraFrames", has_markers: bool, markers: Any) -> bool:
         viewer = self.viewer
         if getattr(viewer, "is_closed", False) or not viewer.is_running():
             return False
-        if images:
-            viewer.show_camera_images(images)
+        if frames.images:
+            if hear := getattr(viewer, "show_camera_infos", None):
+                hear(frames.infos)
+            viewer.show_camera_images(frames.images)
         if has_markers:
             viewer.show_markers(markers)
         viewer.step(0.0 if viewer.is_rendering_paused() else dt)
@@ -138,10 +140,10 @@ class Viewers:
             return False
         if any(viewing.viewer.requires_forward_before_step() for viewing in due):
             forward()
-        images = _images(cameras, {name for viewing in due for name in _ask(viewing, "wanted_cameras", ())})
+        frames = _camera_frames(cameras, {name for viewing in due for name in _ask(viewing, "wanted_cameras", ())})
         marking = {viewing for viewing in due if _ask(viewing, "wants_markers", False)}
         markers = _markers(collect_markers) if marking else None
-        updates = [(viewing, viewing.start_update(images, viewing in marking, markers)) for viewing in due]
+        updates = [(viewing, viewing.start_update(frames, viewing in marking, markers)) for viewing in due]
         for viewing, update in updates:
             self._finish(viewing, update)
         requests = [_ask(viewing, "consume_reset_request", False) for viewing in self._viewings]
@@ -257,12 +259,20 @@ def _markers(collect: Callable[[], Any]) -> Any:
         return None
 
 
-def _images(cameras: Mapping[str, Any], wanted: set[str]) -> dict[str, np.ndarray]:
+class _CameraFrames(NamedTuple):
+    """Images of cameras, and what each shows beside its pixels, by name."""
+
+    images: dict[str, np.ndarray]
+    infos: dict[str, Any]
+
+
+def _camera_frames(cameras: Mapping[str, Any], wanted: set[str]) -> _CameraFrames:
     """Images of the wanted cameras, as far as there are any."""
-    images = {}
+    frames = _CameraFrames({}, {})
     for name in sorted(wanted & set(cameras)):
         try:
-            images[name] = cameras[name].data.lease("rgb").numpy()
+            data = cameras[name].data
+            frames.images[name], frames.infos[name] = data.lease("rgb").numpy(), data.info
         except (SceneDataError, ValueError) as error:  # a frame that could not be made is missing, and no more
             _logger.warning("No image of camera %r for the viewers: %s", name, error)
-    return images
+    return frames

@@ -8,12 +8,20 @@ from scene_data.optional import optional_libraries
 from .base import BaseVisualizer, VisualizerCfg
 
 if TYPE_CHECKING:
+    from .rerun import RerunVisualizer
+    from .rerun_cfg import RerunVisualizerCfg
+    from .newton import NewtonVisualizer
+    from .newton_cfg import NewtonVisualizerCfg
     from .usd import UsdVisualizer
     from .usd_cfg import UsdVisualizerCfg
     from .viser import ViserVisualizer
     from .viser_cfg import ViserVisualizerCfg
 
 _LAZY = {
+    "RerunVisualizer": ".rerun",
+    "RerunVisualizerCfg": ".rerun_cfg",
+    "NewtonVisualizer": ".newton",
+    "NewtonVisualizerCfg": ".newton_cfg",
     "UsdVisualizer": ".usd",
     "UsdVisualizerCfg": ".usd_cfg",
     "ViserVisualizer": ".viser",
@@ -22,6 +30,10 @@ _LAZY = {
 
 __all__ = [
     "BaseVisualizer",
+    "RerunVisualizer",
+    "RerunVisualizerCfg",
+    "NewtonVisualizer",
+    "NewtonVisualizerCfg",
     "UsdVisualizer",
     "UsdVisualizerCfg",
     "ViserVisualizer",

@@ -185,6 +185,9 @@ class BaseVisualizer(ABC):
         """Cameras whose images it would show at the next `step`."""
         return ()
 
+    def show_camera_infos(self, infos: Mapping[str, Any]) -> None:  # noqa: B027 - nothing to do unless overridden
+        """Hear where the cameras were and how they projected, `FrameInfo` by name, before `show_camera_images`."""
+
     def show_camera_images(self, images: Mapping[str, np.ndarray]) -> None:  # noqa: B027 - nothing to do unless overridden
         """Show images of cameras, uint8 (N, H, W, 3) by name, all environments. The arrays are lent."""
 

@@ -1,0 +1,115 @@
+"""Where the data of a Rerun viewer goes: to a server, to a viewer that is open already, into a file, or to several."""
+
+from pathlib import Path
+
+import rerun as rr
+import rerun.blueprint as rrb
+import rerun_bindings
+
+from scene_data.errors import SceneDataError
+
+from .rerun_cfg import RerunVisualizerCfg
+from .rerun_server import RerunServer
+
+__all__ = ["RecordingFileError", "RerunStream"]
+
+_FLUSH_SECONDS = 20.0
+
+
+class RecordingFileError(SceneDataError, OSError):
+    """A recording that cannot be written where it should be.
+
+    Attributes:
+        path: The file.
+    """
+
+    def __init__(self, path: Path, reason: str):
+        self.path = path
+        super().__init__(f"Cannot record to {str(path)!r}: {reason}. Choose another file.")
+
+
+class RerunStream:
+    """Recordings of our own, never rerun's global one, and where they go.
+
+    Args:
+        cfg: Where.
+        app_id: Name under which Rerun keeps layouts.
+
+    Attributes:
+        url: Where people look at it: the page, else the server, the viewer or the file.
+
+    Raises:
+        PortInUseError: Somebody else listens on a port.
+        RecordingFileError: The file cannot be written.
+    """
+
+    def __init__(self, cfg: RerunVisualizerCfg, app_id: str):
+        self._app_id = app_id
+        self._recording: rr.RecordingStream | None = None
+        self._path = None if cfg.record_to_rrd is None else _writable(Path(cfg.record_to_rrd))
+        self._count = 0
+        self._server: RerunServer | None = None
+        self._sink = cfg.connect_to
+        if cfg.connect_to is None and cfg.grpc_port is not None:
+            self._server = RerunServer(cfg.bind_address, cfg.grpc_port, cfg.web_port, cfg.memory_limit)
+            self._sink = self._server.data_url
+        page = None if self._server is None else self._server.page_url
+        self.url = page or self._sink or str(self._path)
+
+    @property
+    def recording(self) -> rr.RecordingStream:
+        """The rerun recording stream."""
+        assert self._recording is not None
+        return self._recording
+
+    def start_recording(self, blueprint: rrb.Blueprint) -> None:
+        """Begin a recording, the first one or another one: what was sent before is not part of it.
+
+        Args:
+            blueprint: How it is shown.
+        """
+        self._end_recording()
+        sinks: list[rr.GrpcSink | rr.FileSink] = []
+        if self._sink is not None:
+            sinks.append(rr.GrpcSink(self._sink))
+        if self._path is not None:
+            self._count += 1
+            again = self._path.with_stem(f"{self._path.stem}_{self._count}")
+            sinks.append(rr.FileSink(self._path if self._count == 1 else again))
+        self._recording = rr.RecordingStream(self._app_id)
+        # The times that count are those of the simulation.
+        self._recording.set_log_time_enabled(False)
+        self._recording.set_sinks(*sinks, default_blueprint=blueprint)
+
+    def close(self) -> None:
+        """Complete the file, and end the server."""
+        try:
+            self._end_recording()
+        finally:
+            if self._server is not None:
+                self._server.close()
+
+    def _end_recording(self) -> None:
+        recording, self._recording = self._recording, None
+        if recording is None:
+            return
+        try:
+            recording.flush(timeout_sec=_FLUSH_SECONDS)
+        finally:
+            recording.disconnect()
+            del recording
+            # Only this ends the threads of a recording.
+            rerun_bindings.flush_and_cleanup_orphaned_recordings()
+
+
+def _writable(path: Path) -> Path:
+    """The path, after a check that a file can be written there."""
+    is_new = not path.exists()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("ab").close()
+    except OSError as error:
+        raise RecordingFileError(path, error.strerror or str(error)) from error
+    if is_new:  # whatever fails from here on leaves no empty file
+        path.unlink()
+    return path
