@@ -1,5 +1,6 @@
 """The render backend on Newton's camera sensor: a ray tracer that draws the scenes of every engine."""
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -30,9 +31,14 @@ __all__ = ["NewtonRenderBackend"]
 class NewtonRenderBackend(RenderBackend):
     """Draws the scene description with `newton.sensors.SensorCamera`, all environments of a camera together.
 
+    On the CPU threads share the rows of the images; pixels do not depend on that.
+
     It needs nothing of the engine but poses, and offers normals, albedo and linear colours. The light is Newton's own:
     a sun and an ambient light instead of the scene's, no sky, and no textures on primitives. Neither skins, cables,
     tendons, one-dimensional flexes nor extra geometry are drawn.
+
+    Args:
+        threads: Threads that draw, on the CPU; None is one per core.
     """
 
     applies_camera_settings = True
@@ -52,7 +58,10 @@ class NewtonRenderBackend(RenderBackend):
         }
     )
 
-    def __init__(self):
+    def __init__(self, threads: int | None = None):
+        if threads is not None and threads < 1:
+            raise ValueError(f"threads must be at least 1, got {threads}")
+        self._threads = threads or os.cpu_count() or 1
         self._scene: SceneDescription | None = None
         self._tracer: NewtonTracer | None = None
 
@@ -88,10 +97,11 @@ class NewtonRenderBackend(RenderBackend):
 
     def initialize(self, scene: "SceneDescription | None", configuration: RenderConfiguration) -> RenderStatus:
         """Build Newton models of the scene, and get ready for the configuration's cameras."""
-        self._tracer = None
+        self._close()
         try:
             self._scene = scene = self.validate(scene, configuration.cameras)
-            self._tracer = NewtonTracer(scene, configuration.cameras, wp.get_device(configuration.device))
+            device = wp.get_device(configuration.device)
+            self._tracer = NewtonTracer(scene, configuration.cameras, device, self._threads)
         except Exception as error:
             return RenderStatus(RenderStatusCode.BACKEND_FAILURE, f"{type(error).__name__}: {error}")
         return RenderStatus(RenderStatusCode.OK)
@@ -115,5 +125,11 @@ class NewtonRenderBackend(RenderBackend):
             return turn.commit()
 
     def shutdown_on_render_thread(self) -> None:
-        """Free the models."""
-        self._scene = self._tracer = None
+        """End the threads and free the models."""
+        self._close()
+        self._scene = None
+
+    def _close(self) -> None:
+        if self._tracer is not None:
+            self._tracer.close()
+            self._tracer = None

@@ -139,8 +139,9 @@ def write_rays(pinhole: wp.vec4, is_orthographic: bool, rays: wp.array4d[wp.vec3
         rays[y, x, 0, 1] = wp.normalize(wp.vec3(right, up, -1.0))
 
 
-# Images are (environment, row, column). Each thread takes every `lanes`-th pixel of an environment: on CUDA there is
-# one per pixel, on the CPU one per environment, where threads cost more than pixels. What is not hit has depth 0.
+# Images and frames are (environment, pixel): some rows of some environments. Each thread takes every `lanes`-th pixel
+# of an environment: on CUDA there is one per pixel, on the CPU one per environment, where threads cost more than
+# pixels. What is not hit has depth 0.
 
 
 @wp.func
@@ -167,6 +168,7 @@ def resolve_distance(
     far: float,
     diverged: wp.array[wp.int32],
     lanes: int,
+    first_row: int,
     intrinsics: wp.array2d[wp.vec4],
     camera: int,
     is_orthographic: bool,
@@ -176,7 +178,8 @@ def resolve_distance(
 ):
     """Euclidean distance from the camera's position [m]; infinite for a miss.
 
-    `intrinsics` are those of `CameraTables`: (fx, fy, width / 2 - cx, height / 2 - cy) in pixels.
+    The frame begins at `first_row` of the image. `intrinsics` are those of `CameraTables`: (fx, fy, width / 2 - cx,
+    height / 2 - cy) in pixels.
     """
     env, lane = wp.tid()
     intrinsic = intrinsics[env, camera]
@@ -185,7 +188,7 @@ def resolve_distance(
         distance = float(wp.inf)
         if _is_hit(z, far, diverged[env]):
             right = (float(i % width) + 0.5 - 0.5 * float(width) + intrinsic[2]) / intrinsic[0]
-            down = (float(i / width) + 0.5 - 0.5 * float(height) + intrinsic[3]) / intrinsic[1]
+            down = (float(first_row + i / width) + 0.5 - 0.5 * float(height) + intrinsic[3]) / intrinsic[1]
             if is_orthographic:
                 distance = wp.length(wp.vec3(right, down, z))
             else:

@@ -1,8 +1,14 @@
-"""NewtonTracer: Newton's camera sensor on a model built from the scene, drawing into frames by our conventions."""
+"""NewtonTracer: Newton's camera sensor on a model built from the scene, drawing into frames by our conventions.
 
-from collections.abc import Mapping
+The sensor draws views and rays of our choice, so the images of a camera are drawn in tiles, some rows at a time, which
+threads share on the CPU. What it draws passes through a scratch of the size of a tile, one for each thread.
+"""
+
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import warp as wp
 from newton.sensors import SensorCamera
@@ -13,8 +19,10 @@ from . import newton_kernels as kernels
 from .newton_stage import GEOM, NewtonStage
 from .render_core.camera import CameraDescriptor, Orthographic
 from .render_core.camera_tables import CameraTables, pinhole_of
+from .render_core.crew import Crew
 from .render_core.layout import PlaneKind
 from .render_core.snapshots import RenderSnapshot
+from .render_core.tiles import rays_per_tile, row_bands
 
 __all__ = ["NewtonTracer"]
 
@@ -44,11 +52,32 @@ _SOURCES = {
     PlaneKind.DISTANCE_TO_CAMERA: _DEPTH,
 }
 
+_PIXEL = {
+    PlaneKind.RGB: wp.vec3ub,
+    PlaneKind.RGBA: wp.uint32,
+    PlaneKind.ALBEDO: wp.vec3ub,
+    PlaneKind.RGB_HDR: wp.vec3,
+    PlaneKind.NORMALS: wp.vec3,
+    PlaneKind.SEGMENTATION: wp.vec2i,
+    PlaneKind.DEPTH: wp.float32,
+    PlaneKind.DISTANCE_TO_CAMERA: wp.float32,
+}
+
+_SHADED = frozenset({PlaneKind.RGB, PlaneKind.RGBA, PlaneKind.RGB_HDR})
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """Rows of the images of some environments."""
+
+    envs: slice
+    rows: slice
+
 
 class _View:
-    """One camera: its place in the tables, its rays, and the images that the sensor draws into."""
+    """One camera: its place in the tables, its rays, and how its images are cut."""
 
-    def __init__(self, index: int, camera: CameraDescriptor, projection: Any, device: wp.Device):
+    def __init__(self, index: int, camera: CameraDescriptor, projection: Any, threads: int, device: wp.Device):
         self.index = index
         self.camera = camera
         self.is_orthographic = isinstance(projection, Orthographic)
@@ -56,10 +85,11 @@ class _View:
         self._pinhole: tuple[float, ...] = ()
         self.poses = wp.zeros(camera.num_envs, dtype=wp.transform, device=device)
         self.rays = wp.empty((camera.height, camera.width, 1, 2), dtype=wp.vec3, device=device)
-        self.images = {
-            source.output: wp.empty((camera.num_envs, camera.height, camera.width), dtype=source.dtype, device=device)
-            for source in {_DEPTH, *(_SOURCES[plane] for plane in camera.planes)}
-        }
+        rays = camera.num_envs * camera.width
+        shaded = not _SHADED.isdisjoint(camera.planes)
+        most = rays_per_tile(rays * camera.height, threads, is_cpu=device.is_cpu, shaded=shaded)
+        everywhere = slice(0, camera.num_envs)
+        self.tiles = [_Tile(everywhere, rows) for rows in row_bands(camera.height, rays, most)]
         self.config = SensorCamera.RenderConfig(
             enable_textures=camera.options.textures,
             enable_shadows=camera.options.shadows,
@@ -75,28 +105,51 @@ class _View:
         each = [tuple(pinhole) for pinhole in setting.pinholes.tolist()]
         return each if len(set(each)) > 1 else each[:1]
 
-    def cast(self, pinhole: tuple[float, ...]) -> None:
-        """Have rays for this projection."""
+    def aim(self, pinhole: tuple[float, ...]) -> None:
+        """Have rays for this projection, in all environments."""
         if pinhole != self._pinhole:
             self._pinhole = pinhole
-            inputs = [wp.vec4(*pinhole), self.is_orthographic]
-            wp.launch(kernels.write_rays, self.rays.shape[:2], inputs, [self.rays], device=self.rays.device)
+            self.cast(pinhole, self.rays)
+
+    def cast(self, pinhole: tuple[float, ...], rays: wp.array) -> None:
+        """Write rays for this projection."""
+        inputs = [wp.vec4(*pinhole), self.is_orthographic]
+        wp.launch(kernels.write_rays, rays.shape[:2], inputs, [rays], device=rays.device)
+
+
+class _Scratch:
+    """Memory of one thread, which grows to what is asked of it and then stays."""
+
+    def __init__(self, device: wp.Device):
+        self._device = device
+        self._arrays: dict[str, wp.array] = {}
+
+    def take(self, name: str, dtype: Any, shape: tuple[int, ...]) -> wp.array:
+        """An array of any content. Arrays of one name are the same memory."""
+        count = 1
+        for length in shape:
+            count *= length
+        array = self._arrays.get(name)
+        if array is None or array.size < count:
+            array = self._arrays[name] = wp.empty(count, dtype=dtype, device=self._device)
+        return array[:count].reshape(shape)
 
 
 class NewtonTracer:
-    """Draws any of a configuration's cameras, in all environments together.
+    """Draws any of a configuration's cameras, in all environments.
 
     Args:
         scene: The scene.
         cameras: The cameras.
         device: Where everything is.
+        threads: Threads to draw on, on the CPU.
 
     Attributes:
         tables: Where the cameras are.
         diverged: 1 for each environment that the last `draw` blanked (num_envs,) int32.
     """
 
-    def __init__(self, scene: SceneDescription, cameras: tuple[CameraDescriptor, ...], device: wp.Device):
+    def __init__(self, scene: SceneDescription, cameras: tuple[CameraDescriptor, ...], device: wp.Device, threads: int):
         self.tables = CameraTables(scene, cameras, device)
         self.diverged = wp.zeros(scene.num_envs, dtype=wp.int32, device=device)
         self._scene = scene
@@ -108,12 +161,19 @@ class NewtonTracer:
             groups = camera.options.geom_groups
             if groups not in self._stages:
                 self._stages[groups] = NewtonStage(scene, groups, device)
+        self._crew = Crew(threads if device.is_cpu else 1)
+        self._scratch = [_Scratch(device) for _ in range(self._crew.size)]
+        self._compiled: WeakKeyDictionary[SensorCamera, set[tuple[int, frozenset[_Source]]]] = WeakKeyDictionary()
         self._views = {
-            camera.id: _View(index, camera, projection, device)
+            camera.id: _View(index, camera, projection, self._crew.size, device)
             for index, (camera, projection) in enumerate(zip(cameras, self.tables.projections, strict=True))
         }
-        for view in self._views.values():  # compile now rather than in the first turn
-            self._trace(view, view.images, [view.configured])
+        try:
+            for view in self._views.values():  # now rather than in the first turn
+                self._compile(view, _sources(view.camera.planes))
+        except BaseException:
+            self.close()
+            raise
 
     def draw(self, snapshot: RenderSnapshot, frames: Mapping[int, Mapping[PlaneKind, wp.array]]) -> None:
         """Draw one state.
@@ -134,12 +194,14 @@ class NewtonTracer:
                 self._stages[groups].place(snapshot, self.diverged)
                 placed.add(groups)
             self._aim(view, snapshot)
-            pinholes = view.pinholes(snapshot)
-            sources = {_DEPTH.output, *(_SOURCES[plane].output for plane in planes)}
-            self._trace(view, {name: view.images[name] for name in sources}, pinholes)
-            for plane, frame in planes.items():
-                self._resolve(view, plane, frame)
+            self._compile(view, _sources(planes))
+            # One camera after another: the sensor remembers what it was asked for last.
+            self._crew.run(self._jobs(view, planes, view.pinholes(snapshot)))
         snapshot.end_read()
+
+    def close(self) -> None:
+        """End the threads."""
+        self._crew.close()
 
     def _find_diverged(self, snapshot: RenderSnapshot) -> None:
         self.diverged.zero_()
@@ -171,59 +233,104 @@ class NewtonTracer:
         ]
         wp.launch(kernels.aim_camera, snapshot.num_envs, inputs, [view.poses], device=self._device)
 
-    def _trace(self, view: _View, images: Mapping[str, wp.array], pinholes: list[tuple[float, ...]]) -> None:
-        """Let the sensor draw: all environments together, or one by one where each projects in its own way."""
+    def _compile(self, view: _View, sources: frozenset[_Source]) -> None:
+        """Have the kernel for these outputs, which Warp must not compile on several threads at once."""
         stage = self._stages[view.camera.options.geom_groups]
-        for env, pinhole in enumerate(pinholes):
-            part = slice(None) if len(pinholes) == 1 else slice(env, env + 1)
-            view.cast(pinhole)
-            stage.sensor.update(
-                stage.state,
-                view.poses[part],
-                view.rays,
-                **{name: image[part] for name, image in images.items()},
-                world_indices=self._environments[part],
-                clear_data=_CLEAR,
-                render_config=view.config,
-                sync_deformables=False,
-            )
+        compiled = self._compiled.setdefault(stage.sensor, set())
+        if (view.index, sources) not in compiled:
+            view.aim(view.configured)
+            self._trace(view, sources, _Tile(slice(0, 1), slice(0, 1)), view.rays, self._scratch[0])
+            compiled.add((view.index, sources))
 
-    def _resolve(self, view: _View, plane: PlaneKind, frame: wp.array) -> None:
-        """Write a plane by our conventions."""
-        camera, device = view.camera, self._device
-        pixels = camera.height * camera.width
-        lanes = 1 if device.is_cpu else pixels
+    def _jobs(
+        self, view: _View, planes: Mapping[PlaneKind, wp.array], pinholes: list[tuple[float, ...]]
+    ) -> list[partial[None]]:
+        """The tiles of a camera: rows of all environments, or one by one where each projects in its own way."""
+        frames = {plane: self._by_pixel(view.camera, plane, frame) for plane, frame in planes.items()}
+        if len(pinholes) == 1:
+            view.aim(pinholes[0])
+            return [partial(self._draw, view, frames, tile, None) for tile in view.tiles]
+        whole = slice(0, view.camera.height)
+        tiles = [_Tile(slice(env, env + 1), whole) for env in range(len(pinholes))]
+        return [partial(self._draw, view, frames, *job) for job in zip(tiles, pinholes, strict=True)]
+
+    def _draw(
+        self,
+        view: _View,
+        frames: Mapping[PlaneKind, wp.array],
+        tile: _Tile,
+        pinhole: tuple[float, ...] | None,
+        member: int,
+    ) -> None:
+        """Draw a tile, with the rays that all environments share or with rays of its own."""
+        scratch, rays = self._scratch[member], view.rays
+        if pinhole is not None:
+            rays = scratch.take("rays", wp.vec3, rays.shape)
+            view.cast(pinhole, rays)
+        images = self._trace(view, _sources(frames), tile, rays, scratch)
+        pixels = slice(tile.rows.start * view.camera.width, tile.rows.stop * view.camera.width)
+        for plane, frame in frames.items():
+            self._resolve(view, plane, tile, images, frame[tile.envs, pixels])
+
+    def _trace(
+        self, view: _View, sources: Set[_Source], tile: _Tile, rays: wp.array, scratch: _Scratch
+    ) -> dict[str, wp.array]:
+        """Let the sensor draw these outputs (environment, row, column) of a tile."""
+        stage = self._stages[view.camera.options.geom_groups]
+        shape = tile.envs.stop - tile.envs.start, tile.rows.stop - tile.rows.start, view.camera.width
+        images = {source.output: scratch.take(source.output, source.dtype, shape) for source in sources}
+        stage.sensor.update(
+            stage.state,
+            view.poses[tile.envs],
+            rays[tile.rows],
+            **images,
+            world_indices=self._environments[tile.envs],
+            clear_data=_CLEAR,
+            render_config=view.config,
+            sync_deformables=False,
+        )
+        return images
+
+    def _by_pixel(self, camera: CameraDescriptor, plane: PlaneKind, frame: wp.array) -> wp.array:
+        """The same memory as (environment, pixel) in the type that the plane is written in."""
+        shape = camera.num_envs, camera.height * camera.width
+        return wp.array(ptr=frame.ptr, dtype=_PIXEL[plane], shape=shape, device=self._device)
+
+    def _resolve(
+        self, view: _View, plane: PlaneKind, tile: _Tile, images: Mapping[str, wp.array], frame: wp.array
+    ) -> None:
+        """Write a plane of a tile by our conventions."""
+        camera = view.camera
+        lanes = 1 if self._device.is_cpu else frame.shape[1]
         background = [round(255 * channel) for channel in camera.options.background]
-
-        def image(source: _Source) -> wp.array:
-            return view.images[source.output].reshape((camera.num_envs, pixels))
-
-        drawn, depth = image(_SOURCES[plane]), image(_DEPTH)
-        common = [depth, self._scene.far, self.diverged, lanes]
+        drawn, depth = (images[source.output].reshape(frame.shape) for source in (_SOURCES[plane], _DEPTH))
+        common = [depth, self._scene.far, self.diverged[tile.envs], lanes]
         match plane:
             case PlaneKind.DEPTH:
-                kernel, dtype, inputs = kernels.resolve_depth, wp.float32, common
+                kernel, inputs = kernels.resolve_depth, common
             case PlaneKind.DISTANCE_TO_CAMERA:
-                kernel, dtype = kernels.resolve_distance, wp.float32
-                inputs = [*common, self.tables.intrinsic, view.index, view.is_orthographic, camera.width, camera.height]
+                kernel, intrinsics = kernels.resolve_distance, self.tables.intrinsic[tile.envs]
+                lens = intrinsics, view.index, view.is_orthographic, camera.width, camera.height
+                inputs = [*common, tile.rows.start, *lens]
             case PlaneKind.RGB:
-                kernel, dtype, inputs = kernels.resolve_colours, wp.vec3ub, [drawn, *common, wp.vec3ub(*background)]
+                kernel, inputs = kernels.resolve_colours, [drawn, *common, wp.vec3ub(*background)]
             case PlaneKind.ALBEDO:
-                kernel, dtype, inputs = kernels.resolve_colours, wp.vec3ub, [drawn, *common, wp.vec3ub()]
+                kernel, inputs = kernels.resolve_colours, [drawn, *common, wp.vec3ub()]
             case PlaneKind.RGBA:
-                kernel, dtype = kernels.resolve_rgba, wp.uint32
                 red, green, blue = background
-                inputs = [drawn, *common, red | green << 8 | blue << 16]
+                kernel, inputs = kernels.resolve_rgba, [drawn, *common, red | green << 8 | blue << 16]
             case PlaneKind.NORMALS:
-                kernel, dtype, inputs = kernels.resolve_vectors, wp.vec3, [drawn, *common, wp.vec3()]
+                kernel, inputs = kernels.resolve_vectors, [drawn, *common, wp.vec3()]
             case PlaneKind.RGB_HDR:
-                kernel, dtype = kernels.resolve_vectors, wp.vec3
-                inputs = [drawn, *common, wp.vec3(*camera.options.background)]
+                kernel, inputs = kernels.resolve_vectors, [drawn, *common, wp.vec3(*camera.options.background)]
             case PlaneKind.SEGMENTATION:
                 stage = self._stages[camera.options.geom_groups]
-                kernel, dtype = kernels.resolve_objects, wp.vec2i
-                inputs = [drawn, *common, stage.shape_object, GEOM, stage.flex]
+                kernel, inputs = kernels.resolve_objects, [drawn, *common, stage.shape_object, GEOM, stage.flex]
             case _:
                 raise ValueError(f"Newton's camera makes no {plane.value!r}")
-        target = wp.array(ptr=frame.ptr, dtype=dtype, shape=(camera.num_envs, pixels), device=device)
-        wp.launch(kernel, (camera.num_envs, lanes), inputs, [target], device=device)
+        wp.launch(kernel, (frame.shape[0], lanes), inputs, [frame], device=self._device)
+
+
+def _sources(planes: Iterable[PlaneKind]) -> frozenset[_Source]:
+    """What the sensor has to draw for these planes."""
+    return frozenset({_DEPTH, *(_SOURCES[plane] for plane in planes)})
