@@ -27,6 +27,7 @@ def place_instances(
     local_orientations: wp.array(dtype=wp.quatf),
     slots: wp.array(dtype=wp.int32),
     groups: wp.array(dtype=wp.int32),
+    is_shown: wp.array(dtype=wp.bool),
     offsets: wp.array(dtype=wp.vec3f),
     placed: wp.array(dtype=wp.vec3f),
     wxyz: wp.array(dtype=wp.vec4f),
@@ -34,8 +35,11 @@ def place_instances(
     has_moved: wp.array(dtype=wp.bool),
     has_turned_visible: wp.array(dtype=wp.bool),
 ):
-    """Pose of each instance, quaternions as (w, x, y, z), and the groups in which something differs from before."""
+    """Pose of each instance that is shown, quaternions as (w, x, y, z), and the groups that differ from before."""
     i = wp.tid()
+    group = groups[i]
+    if not is_shown[group]:
+        return
     body = bodies[i]
     q = orientations[body]
     p = positions[body] + wp.quat_rotate(q, local_positions[i]) + offsets[slots[i]]
@@ -47,16 +51,18 @@ def place_instances(
         turn = wp.vec4f(1.0, 0.0, 0.0, 0.0)
     if finite != is_finite[i]:
         is_finite[i] = finite
-        has_turned_visible[groups[i]] = True
+        has_turned_visible[group] = True
     if not (p == placed[i] and turn == wxyz[i]):
         placed[i] = p
         wxyz[i] = turn
-        has_moved[groups[i]] = True
+        has_moved[group] = True
 
 
 @dataclass(frozen=True, eq=False)
 class PlacedInstances:
     """Where all instances are. Group `g` has those from `starts[g]` to `starts[g + 1]`, environment-major.
+
+    The arrays are lent until the next read.
 
     Attributes:
         positions: `(I, 3)` float32 [m].
@@ -116,6 +122,8 @@ class InstancePoses:
             self._array(np.concatenate(slots) if slots else (), wp.int32),
             self._array(np.repeat(np.arange(len(counts)), counts), wp.int32),
         ]
+        self._is_shown = np.ones(len(counts), bool)
+        self._shown = self._array(self._is_shown, wp.bool)
         self._offsets = self._array(np.zeros((max(len(shown), 1), 3)), wp.vec3f)
         self._placed = self._array(np.zeros((self.starts[-1], 3)), wp.vec3f)
         self._wxyz = self._array(np.zeros((self.starts[-1], 4)), wp.vec4f)
@@ -130,8 +138,15 @@ class InstancePoses:
             self._offsets.assign(np.ascontiguousarray(offsets, dtype=np.float32))
             self._seen = None
 
+    def show(self, group: int, is_shown: bool) -> None:
+        """Whether the instances of a group are looked at. Those that are not stay where they were; at first all are."""
+        if self._is_shown[group] != is_shown:
+            self._is_shown[group] = is_shown
+            self._shown.assign(self._is_shown)
+            self._seen = None
+
     def read(self) -> PlacedInstances | None:
-        """All instances at present, in arrays that are the caller's own; None where nothing was published since."""
+        """All instances at present; None where nothing was published, shown or hidden since the last read."""
         if not self._count or not self.starts[-1]:
             return None
         self._provider.get_transforms(self._poses, self._mapping, count=self._count)
@@ -142,13 +157,13 @@ class InstancePoses:
         wp.launch(
             place_instances,
             dim=int(self.starts[-1]),
-            inputs=[self._poses.positions, self._poses.orientations, *self._inputs, self._offsets],
+            inputs=[self._poses.positions, self._poses.orientations, *self._inputs, self._shown, self._offsets],
             outputs=[self._placed, self._wxyz, self._is_finite, self._has_moved, self._has_turned_visible],
             device=self._device,
         )
         self._seen = timestamp
         arrays = (self._placed, self._wxyz, self._is_finite, self._has_moved, self._has_turned_visible)
-        return PlacedInstances(*(array.numpy().copy() for array in arrays))
+        return PlacedInstances(*(array.numpy() for array in arrays))
 
     def _array(self, values: Any, dtype: Any) -> wp.array:
         return wp.array(np.ascontiguousarray(values), dtype=dtype, device=self._device)

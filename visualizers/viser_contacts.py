@@ -53,6 +53,7 @@ class ViserContacts:
         self._num_envs = max(scene.num_envs, 1)
         self._markers = ViserMarkers(server, root, env_ids, offsets)
         self._contacts: Contacts | None = None
+        self._has_any = False
         self._strongest = 0.0
 
     @staticmethod
@@ -66,14 +67,17 @@ class ViserContacts:
 
     def send(self) -> None:
         """Show them in place of those before."""
-        if self._contacts is None or not len(self._contacts):
-            self._markers.show(None)
+        contacts, had_any = self._contacts, self._has_any
+        self._has_any = contacts is not None and len(contacts) > 0
+        if not self._has_any or contacts is None:
+            if had_any:
+                self._markers.show(None)
             return
         # The strongest force of the last moments has the longest arrow.
-        strongest = float(np.linalg.norm(self._contacts.forces, axis=1).max())
+        strongest = float(np.linalg.norm(contacts.forces, axis=1).max())
         self._strongest = max(strongest, _FORGETTING * self._strongest)
         scale = _LONGEST_ARROW * self._extent / self._strongest if self._strongest > 0.0 else 0.0
-        batch = contact_geometry(self._contacts, scale, self._extent)
+        batch = contact_geometry(contacts, scale, self._extent)
         room = (len(batch),) * len(PRIMITIVES)
         self._markers.show(PackedGeometry.of(batch, self._num_envs, room))
 

@@ -17,7 +17,7 @@ from scene_data.provider import SceneDataProvider
 from scene_data.scene import SceneDescription, ShapeDescription, ShapeType
 
 from .height_fields import HeightFieldWatch
-from .instance_poses import InstancePoses
+from .instance_poses import InstancePoses, PlacedInstances
 from .instancing import InstanceGroup, body_frames, instance_groups, with_height_field
 from .texturing import Skin
 from .viser_contacts import ViserContacts
@@ -77,15 +77,17 @@ class ViserScene:
         self._poses = InstancePoses(provider, scene, instances, [*envs, env_ids], env_ids)
         # The one floor does not move with the first environment: it has no end.
         self._poses.set_offsets(offsets)
-        self._placed = self._poses.read()
+        placed = self._poses.read()
         with server.atomic():
             # The default lights alone are bright enough: with all of the environment's light, colours fade to white.
             server.scene.configure_environment_map("warehouse", environment_intensity=_ENVIRONMENT_LIGHT)
             self._root = server.scene.add_frame(_ROOT, show_axes=False)
-            if self._placed is not None:
+            self._frames: InstanceBatch | None = None
+            if placed is not None:
                 for index, (group, shown_in) in enumerate(zip(groups, envs, strict=True)):
-                    self._add_group(index, group, len(shown_in))
-                self._frames = self._add_frames(len(groups))
+                    self._add_group(index, group, len(shown_in), placed)
+                self._frames = self._add_frames(len(groups), placed)
+                self.show_frames(False)
             for index, shape in enumerate(ground if len(env_ids) else ()):
                 self._add_ground(f"ground_{index}", shape, is_spread)
             self._deformables = ViserDeformables(server, _ROOT, provider, scene, env_ids, offsets)
@@ -104,7 +106,7 @@ class ViserScene:
     @property
     def shows_frames(self) -> bool:
         """Whether the frames of the bodies are shown."""
-        return self._placed is not None and self._frames.handle.visible
+        return self._frames is not None and self._frames.handle.visible
 
     def update(self) -> None:
         """Send what has moved."""
@@ -114,7 +116,6 @@ class ViserScene:
             self.contacts.read()
         with self._server.atomic():
             if placed is not None:
-                self._placed = placed
                 for batch in self._batches:
                     batch.place(placed)
             self._deformables.send()
@@ -135,7 +136,7 @@ class ViserScene:
 
     def show_frames(self, is_shown: bool) -> None:
         """Show or hide the frames of the bodies."""
-        if self._placed is not None:
+        if self._frames is not None:
             self._show(self._frames, is_shown)
 
     def remove(self) -> None:
@@ -146,16 +147,15 @@ class ViserScene:
         self._terrains.clear()
 
     def _show(self, part: Any, is_shown: bool) -> None:
-        if isinstance(part, InstanceBatch) and self._placed is not None:
-            part.show(is_shown, self._placed)
-        else:
-            part.visible = is_shown
+        if isinstance(part, InstanceBatch):
+            self._poses.show(part.index, is_shown)
+            part = part.handle
+        part.visible = is_shown
 
-    def _add_group(self, index: int, group: InstanceGroup, env_count: int) -> None:
-        assert self._placed is not None
+    def _add_group(self, index: int, group: InstanceGroup, env_count: int, placed: PlacedInstances) -> None:
         name = f"{_ROOT}/{group.name}"
         rows = slice(*self._poses.starts[index : index + 2])
-        positions, wxyz = self._placed.positions[rows], self._placed.wxyz[rows]
+        positions, wxyz = placed.positions[rows], placed.wxyz[rows]
         scales = np.tile(np.array(group.instances.scales, dtype=np.float32), (env_count, 1))
         if group.skin is not None:
             handle = self._server.scene.add_batched_glb(
@@ -181,18 +181,16 @@ class ViserScene:
         if group.height_field is not None:
             self._terrains.append((group, handle))
 
-    def _add_frames(self, index: int) -> InstanceBatch:
-        """A frame at each body, hidden at first."""
-        assert self._placed is not None
+    def _add_frames(self, index: int, placed: PlacedInstances) -> InstanceBatch:
+        """A frame at each body."""
         rows = slice(*self._poses.starts[index : index + 2])
         length = _FRAME_LENGTH * self._scene.extent
         handle = self._server.scene.add_batched_axes(
             f"{_ROOT}/frames",
-            self._placed.wxyz[rows],
-            self._placed.positions[rows],
+            placed.wxyz[rows],
+            placed.positions[rows],
             axes_length=length,
             axes_radius=0.05 * length,
-            visible=False,
         )
         batch = InstanceBatch(handle, index, rows, np.ones((rows.stop - rows.start, 3), np.float32))
         self._batches.append(batch)

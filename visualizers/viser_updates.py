@@ -39,29 +39,16 @@ class InstanceBatch:
 
     def __init__(self, handle: Any, index: int, rows: slice, scales: NDArray[np.float32]):
         self.handle = handle
-        self._index = index
+        self.index = index
         self._rows = rows
         self._scales = scales
-        self._owes_poses = self._owes_scales = False
 
     def place(self, placed: PlacedInstances) -> None:
-        """Send poses if they are new; if the batch is hidden, once it is shown. An instance without a pose vanishes."""
-        self._owes_poses |= bool(placed.has_moved[self._index])
-        self._owes_scales |= bool(placed.has_turned_visible[self._index])
-        if self.handle.visible:
-            self._send(placed)
-
-    def show(self, is_shown: bool, placed: PlacedInstances) -> None:
-        """Show or hide the batch, which has been told of these poses."""
-        if is_shown:
-            self._send(placed)
-        self.handle.visible = is_shown
-
-    def _send(self, placed: PlacedInstances) -> None:
+        """Send poses, if they are new. An instance without a pose vanishes until it has one."""
         rows = self._rows
-        if self._owes_scales:
+        if placed.has_turned_visible[self.index]:
             scales = np.where(placed.is_finite[rows, None], self._scales, np.float32(0.0))
             send_update(self.handle, batched_scales=scales)
-        if self._owes_poses:
-            send_update(self.handle, batched_positions=placed.positions[rows], batched_wxyzs=placed.wxyz[rows])
-        self._owes_poses = self._owes_scales = False
+        if placed.has_moved[self.index]:
+            positions, wxyz = placed.positions[rows].copy(), placed.wxyz[rows].copy()
+            send_update(self.handle, batched_positions=positions, batched_wxyzs=wxyz)
