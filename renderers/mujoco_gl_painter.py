@@ -194,8 +194,6 @@ class GlPainter:
         extra = host.extra_geometry if options.extra_geometry else None
         if extra is not None and self._room < sum(extra.capacity):
             self._drawn = self._visualizer_scene(sum(extra.capacity))
-        if posed.model.nmat:  # materials can be covered with other textures than when the model was uploaded
-            self._mjr.mat_texid[: posed.model.mat_texid.size] = posed.model.mat_texid.ravel()
         pose = posed.camera_pose(camera.descriptor)
         for eye in self._drawn.camera:
             camera.aim(eye, *pose)
