@@ -1,0 +1,88 @@
+"""Shapes that Newton's viewer would draw in another way than the scene has them: as meshes with a texture."""
+
+from collections.abc import Hashable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scene_data.optional import optional_libraries
+from scene_data.scene import MaterialDescription, SceneDescription, ShapeDescription, ShapeType
+from scene_data.tessellation import Surface, tessellate, tessellate_height_field
+
+from .instancing import mesh_surface
+from .texturing import skin_of
+
+with optional_libraries("Newton's viewer"):
+    import newton
+
+__all__ = ["NewtonMeshes"]
+
+
+class NewtonMeshes:
+    """Meshes of planes, which Newton would chequer, and of what has a texture. Equal shapes share one.
+
+    Args:
+        scene: The scene.
+        endless: Half the size that is shown of a plane without an end [m].
+        extend_planes: Whether planes that stand still have no end at all, so that one serves several environments.
+    """
+
+    def __init__(self, scene: SceneDescription, endless: float, extend_planes: bool):
+        self._scene = scene
+        self._endless = endless
+        self._extend_planes = extend_planes
+        self._made: dict[Hashable, newton.Mesh] = {}
+
+    def of(self, shape: ShapeDescription) -> newton.Mesh | None:
+        """The mesh of a shape; None where Newton's own will do."""
+        is_textured = _has_texture(self._scene, shape)
+        if shape.type is not ShapeType.PLANE and not is_textured:
+            return None
+        size = self._shown_size(shape)
+        key = (shape.type, shape.mesh, shape.height_field, *size.tolist(), shape.material if is_textured else None)
+        if key not in self._made:
+            self._made[key] = self._textured(shape, size) if is_textured else _plain(tessellate(shape.type, size))
+        return self._made[key]
+
+    def _textured(self, shape: ShapeDescription, size: NDArray[np.float64]) -> newton.Mesh:
+        surface, texcoords = self._surface(shape, size)
+        skin = skin_of(self._scene, shape, size, surface, texcoords)
+        return newton.Mesh(
+            skin.surface.points,
+            skin.surface.faces.ravel(),
+            normals=skin.surface.normals,
+            uvs=skin.texcoords,
+            compute_inertia=False,
+            texture=np.ascontiguousarray(skin.pixels[..., :3]),
+            roughness=_roughness(skin.material),
+            metallic=max(skin.material.metallic, 0.0),
+        )
+
+    def _surface(
+        self, shape: ShapeDescription, size: NDArray[np.float64]
+    ) -> tuple[Surface, NDArray[np.float32] | None]:
+        if shape.mesh is not None:
+            return mesh_surface(self._scene.meshes[shape.mesh])
+        if shape.height_field is not None:
+            return tessellate_height_field(self._scene.height_fields[shape.height_field]), None
+        return tessellate(shape.type, size), None
+
+    def _shown_size(self, shape: ShapeDescription) -> NDArray[np.float64]:
+        size = shape.size.copy()
+        if shape.type is ShapeType.PLANE:
+            is_extended = self._extend_planes and self._scene.bodies[shape.body].is_static
+            size[:2] = np.where((size[:2] > 0.0) & (not is_extended), size[:2], self._endless)
+        return size
+
+
+def _has_texture(scene: SceneDescription, shape: ShapeDescription) -> bool:
+    return shape.material is not None and bool(scene.materials[shape.material].textures.keys() & {"rgb", "rgba"})
+
+
+def _plain(surface: Surface) -> newton.Mesh:
+    return newton.Mesh(surface.points, surface.faces.ravel(), normals=surface.normals, compute_inertia=False)
+
+
+def _roughness(material: MaterialDescription) -> float:
+    # Shininess is the older look's word for the opposite of roughness.
+    return float(material.roughness if material.roughness >= 0.0 else 1.0 - material.shininess)
