@@ -199,9 +199,10 @@ def with_height_field(scene: SceneDescription, group: InstanceGroup, field: Heig
 
 
 def body_frames(scene: SceneDescription) -> Instances:
-    """An instance at the frame of each body."""
+    """An instance at the frame of each body, without those that are but points of something soft."""
+    bearing = {shape.body for shape in scene.shapes} | {body.parent for body in scene.bodies if body.parent >= 0}
     frames = Instances()
-    for body in range(len(scene.bodies)):
+    for body in sorted(bearing):
         frames.bodies.append(body)
         frames.positions.append(np.zeros(3))
         frames.quaternions.append(_IDENTITY)
