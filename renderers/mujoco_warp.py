@@ -124,7 +124,7 @@ class MujocoWarpRenderBackend(RenderBackend):
             device = wp.get_device(configuration.device)
             if self._model is None or self._model.device != device:
                 mj_model: Any = scene.native("mujoco_model")
-                self._model = TracerModel(mj_model, device)
+                self._model = TracerModel(mj_model, device, scene.skins)
             rig = CameraRig(scene, configuration.cameras, device)
             self._tracer = ShardedTracer(self._model, rig, scene.num_envs, self._max_shards)
         except Exception as error:

@@ -102,12 +102,13 @@ class ShardAppearance:
             wp.copy(present[:, :count], rows)
 
     def _rows(self, field: str, values: NDArray[Any] | None) -> NDArray[Any]:
-        """What a field is to hold, (num_envs, count, ...)."""
-        if values is not None and field == "geom_rgba":
-            return distinct_colors(self._mj_model, values[self._envs])
-        if values is not None and field != "mat_texid":
-            return values[self._envs]
+        """What a field is to hold, (num_envs, count, ...). Skins, which stand behind the geoms, stay as they are."""
         rows = np.repeat(self._shared[field].numpy(), self._num_envs, axis=0)
-        if values is not None:
-            rows[..., mujoco.mjtTextureRole.mjTEXROLE_RGB] = values[self._envs]
+        if values is None:
+            return rows
+        own = values[self._envs]
+        if field == "mat_texid":
+            rows[..., mujoco.mjtTextureRole.mjTEXROLE_RGB] = own
+        else:
+            rows[:, : own.shape[1]] = distinct_colors(self._mj_model, own) if field == "geom_rgba" else own
         return rows

@@ -1,5 +1,6 @@
 """Kernels around MuJoCo Warp's ray tracer: place what it draws, aim its rays, and hand its pixels on."""
 
+import mujoco
 import warp as wp
 
 from .render_core.camera_tables import camera_pose
@@ -22,6 +23,10 @@ __all__ = [
 
 # MuJoCo's own bound on what a healthy state holds (mjMAXVAL). Larger values overflow in float32 bounding boxes.
 MAX_VALUE = wp.constant(1.0e10)
+
+# MuJoCo's numbers of object types.
+GEOM = wp.constant(int(mujoco.mjtObj.mjOBJ_GEOM))
+SKIN = wp.constant(int(mujoco.mjtObj.mjOBJ_SKIN))
 
 
 @wp.func
@@ -379,19 +384,25 @@ def resolve_segmentation(
     objects: wp.array2d[wp.vec2i],
     diverged: wp.array[wp.int32],
     lanes: int,
-    geom_type: int,
     geom_count: int,
+    skin_count: int,
     slot_id: wp.array2d[wp.int32],
     frame: wp.array2d[wp.vec2i],
 ):
-    """Pairs (object id, object type), (-1, -1) where nothing was hit; extra geometry has its own ids and type 0."""
+    """Pairs (object id, object type), (-1, -1) where nothing was hit.
+
+    Behind the model's geoms come its skins, and extra geometry, which has ids of its own and type 0.
+    """
     env, lane = wp.tid()
     is_blank = diverged[env] != 0
     pixels = frame.shape[1]
     for i in range(lane, pixels, lanes):
         hit = objects[env, i]
-        if hit[1] == geom_type and hit[0] >= geom_count:
-            hit = wp.vec2i(slot_id[env, hit[0] - geom_count], 0)
+        behind = hit[0] - geom_count
+        if hit[1] == GEOM and behind >= 0:
+            hit = wp.vec2i(behind, SKIN)
+            if behind >= skin_count:
+                hit = wp.vec2i(slot_id[env, behind - skin_count], 0)
         if is_blank:
             hit = wp.vec2i(-1, -1)
         frame[env, i] = hit

@@ -8,7 +8,7 @@ no role here), and so that nothing but the snapshot decides what is seen.
 import copy
 import dataclasses
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,12 @@ import mujoco_warp as mjw
 import numpy as np
 import warp as wp
 
+from scene_data.scene_assets import SkinDescription
+
 from . import mujoco_warp_kernels as kernels
 from .mujoco_warp_appearance import ShardAppearance
 from .mujoco_warp_extra import DeviceGeometry, ExtraSlots
+from .mujoco_warp_skins import ShardSkins, TracerSkins
 from .render_core.placement import rotation_matrices
 
 if TYPE_CHECKING:
@@ -67,14 +70,18 @@ class TracerModel:
     Attributes:
         fields: What the tracer reads of a Model.
         slots: What is reserved for extra geometry; nothing at first.
+        skins: The model's skins.
+        geoms: The model's geoms, and behind them a mesh for each skin, by the fields of an `MjModel`.
         prototype: A render context that holds all geometry of one environment in the model's default pose. It is
             never rendered; every other context is a copy of it with its own bounding volumes and cameras.
     """
 
-    def __init__(self, mj_model: mujoco.MjModel, device: wp.Device):
+    def __init__(self, mj_model: mujoco.MjModel, device: wp.Device, skins: Sequence[SkinDescription] = ()):
         self.mj_model = mj_model
         self.device = device
-        self.fields = _tracer_fields(mj_model, device)
+        self.skins = TracerSkins(mj_model, skins, device)
+        self.geoms = self.skins.geoms
+        self.fields = _tracer_fields(mj_model, self.geoms, device)
         with on_device(device):
             # Alpha 0 marks pixels that saw nothing, so that a background colour costs no kernel of its own.
             self.prototype = mjw.create_render_context(
@@ -108,11 +115,11 @@ class TracerModel:
         return self._contexts[key]
 
     def _select(self, groups: tuple[int, ...], slot_types: np.ndarray) -> mjw.RenderContext:
-        model, prototype = self.mj_model, self.prototype
-        visible = np.flatnonzero(np.isin(model.geom_group, groups))
-        geoms = np.concatenate((visible, model.ngeom + np.arange(slot_types.size)))
+        model, prototype, drawn = self.mj_model, self.prototype, self.geoms
+        visible = np.flatnonzero(np.isin(drawn.geom_group, groups))
+        geoms = np.concatenate((visible, drawn.ngeom + np.arange(slot_types.size)))
         bounds = np.flatnonzero(np.isin(model.flex_group, groups)[self._flex_of_bound])
-        types = {int(geom_type) for geom_type in (*model.geom_type[visible], *slot_types)}
+        types = {int(geom_type) for geom_type in (*drawn.geom_type[visible], *slot_types)}
         if bounds.size:
             types.add(int(mjw.GeomType.FLEX))
         context = copy.copy(prototype)
@@ -124,9 +131,10 @@ class TracerModel:
         context.bvh_nflexgeom = bounds.size
         context.geom_ray_types = tuple(sorted(types))
         parked = np.tile(model.stat.center, (slot_types.size, 1))
+        known = ((prototype.lower.numpy(), self.skins.lower), (prototype.upper.numpy(), self.skins.upper))
         lower, upper = (
-            np.concatenate((bound.numpy()[visible], parked, bound.numpy()[model.ngeom + bounds]))
-            for bound in (prototype.lower, prototype.upper)
+            np.concatenate((np.concatenate((own[: model.ngeom], skins))[visible], parked, own[model.ngeom + bounds]))
+            for own, skins in known
         )
         if not len(lower):  # a query of an empty hierarchy is no query: give it something that no ray meets
             lower = upper = np.full((1, 3), _NOWHERE)
@@ -215,8 +223,8 @@ class ShardScene:
         self.model.cam_sensorsize, self.model.cam_intrinsic = rig.sensor_size, self.intrinsic
         self.fields = SimpleNamespace(
             nworld=self.num_envs,
-            geom_xpos=self._zeros(model.ngeom, wp.vec3),
-            geom_xmat=self._zeros(model.ngeom, wp.mat33),
+            geom_xpos=self._zeros(tracer.geoms.ngeom, wp.vec3),
+            geom_xmat=self._zeros(tracer.geoms.ngeom, wp.mat33),
             cam_xpos=self._zeros(rig.count, wp.vec3),
             cam_xmat=self._zeros(rig.count, wp.mat33),
             light_xpos=self._zeros(model.nlight, wp.vec3),
@@ -226,6 +234,9 @@ class ShardScene:
         for rotations in (self.fields.geom_xmat, self.fields.cam_xmat):
             rotations.fill_(_IDENTITY)
         self.slot_id = self._zeros(0, wp.int32)
+        self.skins = None
+        if tracer.skins.count:
+            self.skins = ShardSkins(tracer.skins, tracer.prototype, self.model, first_env, self.num_envs)
         self._appearance = ShardAppearance(model, self.model, first_env, self.num_envs, tracer.device)
         self._placed = max(model.ngeom, rig.count, model.nlight, model.nflexvert)
         self._checked = max(model.nbody, model.ncam, model.nlight, model.nflexvert)
@@ -233,15 +244,16 @@ class ShardScene:
 
     def reserve(self) -> None:
         """Have the model's slots for extra geometry behind its geoms, with sizes and colours per environment."""
-        geoms, slots = self.tracer.mj_model, self.tracer.slots
+        geoms, slots = self.tracer.geoms, self.tracer.slots
         count = geoms.ngeom + slots.count
         self.slot_id = self._zeros(slots.count, wp.int32)
         self.fields.geom_xpos, self.fields.geom_xmat = self._zeros(count, wp.vec3), self._zeros(count, wp.mat33)
         self.fields.geom_xmat.fill_(_IDENTITY)
         self.model.geom_type = self._with_slots(geoms.geom_type, slots.types, int)
-        for name, unused in (("geom_dataid", -1), ("geom_matid", -1)):
-            values = getattr(geoms, name)[None]
-            setattr(self.model, name, self._with_slots(values, np.full((1, slots.count), unused), int))
+        data_ids = geoms.geom_dataid[None] if self.skins is None else self.skins.data_ids()
+        for name, values in (("geom_dataid", data_ids), ("geom_matid", geoms.geom_matid[None])):
+            unused = np.full((len(values), slots.count), -1)
+            setattr(self.model, name, self._with_slots(values, unused, int))
         for name, dtype, width in (("geom_size", wp.vec3, 3), ("geom_rgba", wp.vec4, 4)):
             values = np.tile(getattr(geoms, name), (self.num_envs, 1, 1))
             setattr(self.model, name, self._with_slots(values, np.zeros((self.num_envs, slots.count, width)), dtype))
@@ -250,6 +262,11 @@ class ShardScene:
     def dress(self, appearance: "AppearanceState") -> None:
         """Give the environments their looks. May compile, so it is called on one thread for all shards."""
         self._appearance.apply(appearance)
+
+    def install_skins(self, context: mjw.RenderContext) -> None:
+        """Make `context` draw the skins where `place` has them."""
+        if self.skins is not None:
+            self.skins.install(context)
 
     def place(self, snapshot: "RenderSnapshot", extra: DeviceGeometry | None = None) -> None:
         """Bring geoms, cameras, lights and flexes to where the snapshot has them, and flag diverged environments."""
@@ -301,6 +318,8 @@ class ShardScene:
             ],
             device=device,
         )
+        if self.skins is not None:
+            self.skins.bend(bodies, model.nbody, self.diverged, placed.geom_xpos)
         self._appearance.place_lights(placed.light_xpos, placed.light_xdir)
 
     def _place_extra(self, extra: DeviceGeometry) -> None:
@@ -310,7 +329,7 @@ class ShardScene:
             dim=(self.num_envs, slots.count),
             inputs=[
                 self.first_env,
-                self.tracer.mj_model.ngeom,
+                self.tracer.geoms.ngeom,
                 len(slots.capacity),
                 wp.vec3(*self.tracer.mj_model.stat.center),
                 slots.type_of_slot,
@@ -337,7 +356,7 @@ class ShardScene:
         return wp.array(np.concatenate((values, slots), axis=axis), dtype=dtype, device=self.tracer.device)
 
 
-def _tracer_fields(mj_model: mujoco.MjModel, device: wp.Device) -> SimpleNamespace:
+def _tracer_fields(mj_model: mujoco.MjModel, geoms: SimpleNamespace, device: wp.Device) -> SimpleNamespace:
     """The model's arrays in the types and shapes of a MuJoCo Warp Model, as far as the tracer reads them."""
     specs = {field.name: field.type for field in dataclasses.fields(mjw.Model)}
     fields = SimpleNamespace(
@@ -349,7 +368,7 @@ def _tracer_fields(mj_model: mujoco.MjModel, device: wp.Device) -> SimpleNamespa
     )
     for name in _MODEL_ARRAYS:
         spec: Any = specs[name]
-        values = np.asarray(getattr(mj_model, name))
+        values = np.asarray(getattr(geoms if hasattr(geoms, name) else mj_model, name))
         if spec.dtype is bool:
             values = values.astype(bool)
         if spec.shape[0] == "*":  # may differ among environments; ours do not

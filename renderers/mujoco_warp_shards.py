@@ -17,7 +17,6 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from functools import partial
 
-import mujoco
 import mujoco_warp as mjw
 import warp as wp
 
@@ -251,7 +250,7 @@ class ShardedTracer:
                 kernel = kernels.resolve_distance
                 inputs = [context.depth_data, scene.diverged, lanes, tile.rows.start, *lens]
             case PlaneKind.SEGMENTATION:
-                names = int(mujoco.mjtObj.mjOBJ_GEOM), self.tracer.mj_model.ngeom, scene.slot_id
+                names = self.tracer.mj_model.ngeom, self.tracer.skins.count, scene.slot_id
                 kernel, inputs = kernels.resolve_segmentation, [context.seg_data, scene.diverged, lanes, *names]
             case _:
                 raise ValueError(f"the ray tracer makes no {plane.value!r}")
@@ -290,8 +289,10 @@ class _Shard:
             shown = copy.copy(tracer.context(*look.drawn))
             bounds = GeometryBounds(shown, self.scene.num_envs, tracer.device)
             bounds.install(shown)
+            self.scene.install_skins(shown)
             self._bounds[look.drawn] = bounds, shown
         self._bounds[look.drawn][0].install(context)
+        self.scene.install_skins(context)
 
     def place(
         self,

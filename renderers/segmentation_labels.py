@@ -21,15 +21,15 @@ _FIRST = 2
 _RESERVED = {BACKGROUND: "BACKGROUND", UNLABELLED: "UNLABELLED"}
 
 # Object types of the SEGMENTATION plane, in MuJoCo's numbering.
-_GEOM, _FLEX = 5, 9
+_GEOM, _FLEX, _SKIN = 5, 9, 11
 
 
 class SegmentationLabels:
     """The labels of one scene for one camera.
 
-    Ids 0 and 1 are the background and what has no label, extra geometry among it. Instances are the bodies and flexes
-    of each environment, and what is fixed to the world of engines without a world body; each has an id of its own.
-    A tag has the same id in all environments.
+    Ids 0 and 1 are the background and what has no label, extra geometry among it. Instances are the bodies, flexes and
+    skins of each environment, and what is fixed to the world of engines without a world body; each has an id of its
+    own. A tag has the same id in all environments.
 
     Args:
         scene: What is drawn.
@@ -42,15 +42,19 @@ class SegmentationLabels:
     def __init__(self, scene: SceneDescription, semantic_tags: Sequence[tuple[str, str]]):
         self._scene = scene
         self._tags = list(dict.fromkeys(tag for _, tag in semantic_tags))
-        self._shapes, self._bodies, self._flexes = len(scene.shapes), len(scene.bodies), len(scene.flexes)
-        self._instances_per_env = self._bodies + self._flexes + 1
+        self._deformables = (*scene.flexes, *scene.skins)
+        parts = (*scene.shapes, *self._deformables)
+        self._first_of_kind = {_GEOM: 0, _FLEX: len(scene.shapes), _SKIN: len(scene.shapes) + len(scene.flexes)}
+        self._part_count = len(parts)
+        self._instances_per_env = len(scene.bodies) + len(self._deformables) + 1
         bodies = [shape.body if shape.body >= 0 else self._instances_per_env - 1 for shape in scene.shapes]
-        self._instance_of = np.array([*bodies, *(self._bodies + np.arange(self._flexes)), -1, -2], dtype=np.int32)
-        tags = [self._tag_of(part, semantic_tags) for part in (*scene.shapes, *scene.flexes)]
+        deformables = len(scene.bodies) + np.arange(len(self._deformables))
+        self._instance_of = np.array([*bodies, *deformables, -1, -2], dtype=np.int32)
+        tags = [self._tag_of(part, semantic_tags) for part in parts]
         self._semantic_of = np.array([*tags, UNLABELLED, BACKGROUND], dtype=np.int32)
         self._tables: dict[tuple[str, str], torch.Tensor] = {}
         for pattern, _ in semantic_tags:
-            names = [name for part in (*scene.shapes, *scene.flexes, *scene.bodies) for name in _names(part)]
+            names = [name for part in (*parts, *scene.bodies) for name in _names(part)]
             if not any(fnmatchcase(name, pattern) for name in names):
                 raise UnknownNameError("name in semantic_tags", pattern, dict.fromkeys(name for name in names if name))
 
@@ -61,7 +65,7 @@ class SegmentationLabels:
         for env in range(self._scene.num_envs):
             paths = [
                 *self._scene.body_paths(env),
-                *self._scene.paths(self._scene.flexes, env),
+                *self._scene.paths(self._deformables, env),
                 self._scene.env_path(env),
             ]
             first = _FIRST + env * self._instances_per_env
@@ -93,9 +97,9 @@ class SegmentationLabels:
         if key not in self._tables:
             self._tables[key] = torch.as_tensor(values, device=segmentation.device)
         ids, kinds = segmentation[..., :1], segmentation[..., 1:]
-        rows = torch.where(kinds < 0, self._shapes + self._flexes + 1, self._shapes + self._flexes)
-        rows = torch.where(kinds == _FLEX, self._shapes + ids, rows)
-        rows = torch.where(kinds == _GEOM, ids, rows)
+        rows = torch.where(kinds < 0, self._part_count + 1, self._part_count)
+        for kind, first in self._first_of_kind.items():
+            rows = torch.where(kinds == kind, first + ids, rows)
         return self._tables[key][rows]
 
     def _tag_of(self, part, semantic_tags: Sequence[tuple[str, str]]) -> int:

@@ -208,7 +208,7 @@ class CameraCfg:
             with `inf` for a miss. `"max"`: the nearest number inside. `"zero"`: 0. The last two make a copy.
         clipping_range: Nearest and farthest distance (2,) [m].
         semantic_tags: Tags by name pattern, as a mapping or pairs: `{"robot_*": "robot"}`. A pattern is matched with
-            the names of shapes and flexes, then of bodies; the first one that matches counts.
+            the names of shapes, flexes and skins, then of bodies; the first one that matches counts.
         colorize_segmentation: Whether `instance_segmentation` and `semantic_segmentation` are colours (N, H, W, 4)
             uint8 instead of ids (N, H, W, 1) int32.
 

@@ -57,11 +57,11 @@ def check(model: mujoco.MjModel, planes: dict[str, np.ndarray]) -> None:
     assert (depth[..., 0][hit] > 0).all()
     assert (segmentation[~hit] == -1).all()
     ids, types = segmentation[hit].T
-    is_geom = types == mujoco.mjtObj.mjOBJ_GEOM
-    assert (is_geom | (types == mujoco.mjtObj.mjOBJ_FLEX)).all()
-    assert (ids[is_geom] < model.ngeom).all()
-    assert np.isin(model.geom_group[ids[is_geom]], (0, 1, 2)).all()
-    assert (ids[~is_geom] < model.nflex).all()
+    kinds = mujoco.mjtObj.mjOBJ_GEOM, mujoco.mjtObj.mjOBJ_FLEX, mujoco.mjtObj.mjOBJ_SKIN
+    assert np.isin(types, [int(kind) for kind in kinds]).all()
+    for kind, count in zip(kinds, (model.ngeom, model.nflex, model.nskin), strict=True):
+        assert (ids[types == kind] < count).all()
+    assert np.isin(model.geom_group[ids[types == kinds[0]]], (0, 1, 2)).all()
 
 
 @pytest.mark.parametrize("path", REAL_MODELS, ids=model_id)
