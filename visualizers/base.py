@@ -198,6 +198,11 @@ class BaseVisualizer(ABC):
     def show_markers(self, markers: PackedGeometry | None) -> None:  # noqa: B027 - nothing to do unless overridden
         """Show extra geometry in place of what was shown before; None is nothing."""
 
+    @classmethod
+    def takes_screenshots(cls) -> bool:
+        """Whether there is a `screenshot` to be had of it."""
+        return cls.screenshot is not BaseVisualizer.screenshot
+
     def screenshot(self, width: int, height: int) -> np.ndarray:
         """What the viewer shows at present, uint8 (height, width, 3). Called from any thread, between steps.
 

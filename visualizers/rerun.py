@@ -126,13 +126,17 @@ class RerunVisualizer(BaseVisualizer):
         elif not soft and self._timeline is SIM_TIME:
             # Simulation time begins again, where the first run has left its data.
             self._timeline = STEP
-            self._stream.recording.send_blueprint(self._blueprint())
+            self._stream.show_as(self._blueprint())
 
     def set_camera_view(self, eye: Point, target: Point) -> None:
         """Look from `eye` at `target` [m]."""
         super().set_camera_view(eye, target)
         if self._stream is not None:
-            self._stream.recording.send_blueprint(self._blueprint())
+            self._stream.show_as(self._blueprint())
+
+    def real_time_factor(self) -> float | None:
+        """The speed that was asked for."""
+        return self.cfg.speed
 
     def wanted_cameras(self) -> Sequence[str]:
         """Cameras whose images are shown, when it is time for one."""
@@ -183,6 +187,7 @@ class RerunVisualizer(BaseVisualizer):
             self._deformables = RerunDeformables(recording, provider, scene, envs, offsets, cfg.geom_groups)
         self._markers = RerunMarkers(recording, envs, offsets)
         self._cameras = RerunCameras(recording, scene, envs, self._camera_paths, is_tree)
+        self._sent += 1
 
     def _blueprint(self) -> rrb.Blueprint:
         scene = self._description

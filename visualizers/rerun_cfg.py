@@ -1,5 +1,6 @@
 """How the Rerun viewer is set up. It needs no rerun to be written down."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from .base import VisualizerCfg
 __all__ = ["RerunVisualizerCfg"]
 
 _FRAME_RATE = 30.0
+_MEMORY = re.compile(r"\d+(\.\d+)?(%|[kMGT]i?B)")
 
 
 @dataclass(kw_only=True)
@@ -30,6 +32,7 @@ class RerunVisualizerCfg(VisualizerCfg):
             `"10%"` of this machine's.
         update_frequency: Updates per second of real time [Hz]; while recording, `record_fps` counts instead.
         image_frequency: Images of each camera per second [Hz], of real time, or of simulation time while recording.
+        speed: Simulation speed, as a multiple of real time; None is as fast as it can.
         max_trees: Up to this many visible environments have an entity for each body and each shape, at their own
             paths. Where there are more, those of all environments share one entity for each shape.
         geom_groups: Visibility groups that are shown.
@@ -45,6 +48,7 @@ class RerunVisualizerCfg(VisualizerCfg):
         "bind_address": "bind_address",
         "record": "record_to_rrd",
         "open_browser": "open_browser",
+        "speed": "speed",
     }
 
     app_id: str | None = None
@@ -58,6 +62,7 @@ class RerunVisualizerCfg(VisualizerCfg):
     memory_limit: str = "512MiB"
     update_frequency: float | None = _FRAME_RATE
     image_frequency: float = 10.0
+    speed: float | None = None
     max_trees: int = 4
     geom_groups: Sequence[int] = (0, 1, 2)
 
@@ -70,6 +75,10 @@ class RerunVisualizerCfg(VisualizerCfg):
         for name in ("record_fps", "image_frequency"):
             if not getattr(self, name) > 0.0:
                 raise ValueError(f"{name} must be above 0 Hz, got {getattr(self, name)}")
+        if self.speed is not None and not self.speed > 0.0:
+            raise ValueError(f"speed must be above 0, got {self.speed}")
+        if not _MEMORY.fullmatch(self.memory_limit):
+            raise ValueError(f"memory_limit must be like '512MiB' or '10%', got {self.memory_limit!r}")
         if self.max_trees < 0:
             raise ValueError(f"max_trees must not be negative, got {self.max_trees}")
         if self.connect_to is not None and "://" not in self.connect_to:
@@ -78,8 +87,3 @@ class RerunVisualizerCfg(VisualizerCfg):
             raise ValueError("the data has to go somewhere: give a grpc_port, connect_to or record_to_rrd")
         if self.record_to_rrd is not None:
             self.update_frequency = None
-
-    @property
-    def serves(self) -> bool:
-        """Whether viewers get the data from here."""
-        return self.grpc_port is not None and self.connect_to is None

@@ -138,7 +138,7 @@ class RerunScene:
 
     def _send(self, placed: PlacedInstances, is_first: bool = False) -> None:
         """Send the poses of what moves, and at first, for good, those of what never does."""
-        positions, quaternions = as_rows(placed.positions), as_rows(np.roll(placed.wxyz, -1, axis=1))
+        positions, quaternions = as_rows(placed.positions.copy()), as_rows(np.roll(placed.wxyz, -1, axis=1))
         starts = range(len(self._paths) + 1) if self._is_tree else self._poses.starts.tolist()
         for index, path in enumerate(self._paths):
             is_static = self._is_static[index]

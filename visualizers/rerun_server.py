@@ -93,7 +93,7 @@ class RerunServer:
                     raise SceneDataError(f"The {consumer} did not start within {_START_SECONDS:g} s.") from None
                 time.sleep(0.02)
         self._said.seek(0)
-        said = self._said.read().decode(errors="replace").strip()
+        said = self._said.read().decode(errors="replace").rpartition("Error: ")[2].strip()
         if "in use" in said:
             raise PortInUseError(consumer, self._address, port, "somebody else took it just now")
         raise SceneDataError(f"Rerun's program ended at once: {said or 'it said nothing'}")

@@ -1,5 +1,7 @@
 """Where the data of a Rerun viewer goes: to a server, to a viewer that is open already, into a file, or to several."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import rerun as rr
@@ -63,11 +65,7 @@ class RerunStream:
         return self._recording
 
     def start_recording(self, blueprint: rrb.Blueprint) -> None:
-        """Begin a recording, the first one or another one: what was sent before is not part of it.
-
-        Args:
-            blueprint: How it is shown.
-        """
+        """Begin a recording that is shown in this way, the first one or another one, without what was sent before."""
         self._end_recording()
         sinks: list[rr.GrpcSink | rr.FileSink] = []
         if self._sink is not None:
@@ -79,7 +77,13 @@ class RerunStream:
         self._recording = rr.RecordingStream(self._app_id)
         # The times that count are those of the simulation.
         self._recording.set_log_time_enabled(False)
-        self._recording.set_sinks(*sinks, default_blueprint=blueprint)
+        with _stored(blueprint, self._app_id) as storage:
+            rerun_bindings.set_sinks(list(sinks), default_blueprint=storage, recording=self._recording.to_native())
+
+    def show_as(self, blueprint: rrb.Blueprint) -> None:
+        """Have the recording shown in another way."""
+        with _stored(blueprint, self._app_id) as storage:
+            rerun_bindings.send_blueprint(storage, recording=self.recording.to_native())
 
     def close(self) -> None:
         """Complete the file, and end the server."""
@@ -100,6 +104,23 @@ class RerunStream:
             del recording
             # Only this ends the threads of a recording.
             rerun_bindings.flush_and_cleanup_orphaned_recordings()
+
+
+@contextmanager
+def _stored(blueprint: rrb.Blueprint, app_id: str) -> Iterator[rerun_bindings.PyMemorySinkStorage]:
+    """A blueprint as Rerun sends it. Rerun's own functions would leave two threads behind for each one."""
+    native = rerun_bindings.new_blueprint(app_id, make_default=False, make_thread_default=False)
+    stream = rr.RecordingStream._from_native(native)
+    del native
+    stream.set_time("blueprint", sequence=0)
+    blueprint._log_to_stream(stream)
+    memory = stream.memory_recording()
+    try:
+        yield memory.storage
+    finally:
+        stream.disconnect()
+        del memory, stream
+        rerun_bindings.flush_and_cleanup_orphaned_recordings()
 
 
 def _writable(path: Path) -> Path:

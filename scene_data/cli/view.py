@@ -34,7 +34,7 @@ class View:
     """Simulate a model and show it, until the viewer is closed or Ctrl-C is pressed."""
 
     model: tyro.conf.Positional[str]
-    """MJCF, MJB or URDF file, or `demo`."""
+    """MJCF, MJB or URDF file, `demo`, or a robot description such as `g1_mj_description`."""
     viewer: str | None = None
     """Name of a viewer; `scene-data info` lists them. By default viser, and with `--stream` none."""
     stream: bool = False
@@ -53,6 +53,8 @@ class View:
     """A camera of the model, or `free`, whose image is shown beside the scene; may be repeated."""
     port: int | None = None
     """Port of the page of `--stream`, or else of a web viewer; 0 takes a free one."""
+    grpc_port: int | None = None
+    """Port of the data behind Rerun's page; 0 takes a free one."""
     bind_address: str | None = None
     """Network address of a web viewer: 127.0.0.1 is this machine alone, 0.0.0.0 all networks."""
     share: bool = False
@@ -84,7 +86,7 @@ class View:
         if self.speed is not None and not self.speed > 0.0:
             raise ValueError(f"--speed must be above 0, got {self.speed}")
         if self.viewer_name is None:
-            for option in ("max_visible_envs", "bind_address", "share", "record", "screenshot"):
+            for option in ("max_visible_envs", "grpc_port", "bind_address", "share", "record", "screenshot"):
                 if getattr(self, option):
                     raise ValueError(f"--{option.replace('_', '-')} needs a viewer; name one with --viewer")
 
@@ -132,10 +134,14 @@ def run_view(args: View, console: Console) -> None:
 
 def _viewer_cfg(args: View, name: str) -> Any:
     """The configuration of the viewer that was named, with the options that it has."""
-    cfg_type = visualizers.get(name).cfg_type
+    viewer_type = visualizers.get(name)
+    if args.screenshot is not None and not viewer_type.takes_screenshots():
+        raise ValueError(f"The viewer {name!r} takes no screenshots; leave out --screenshot.")
+    cfg_type = viewer_type.cfg_type
     known = cfg_type.command_line_options
     given = {
         "port": None if args.stream else args.port,
+        "grpc_port": args.grpc_port,
         "bind_address": args.bind_address,
         "share": args.share or None,
         "record": args.record,

@@ -1,0 +1,58 @@
+"""Rerun recordings, read back with Rerun's own reader."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rerun.chunk import RrdReader
+
+__all__ = ["Recorded"]
+
+
+class Recorded:
+    """What a file holds.
+
+    Attributes:
+        static: Values of what has no time, by entity and component, the last ones that were sent.
+        rows: Time on `sim_time` [s], count on `step`, and values of the rest, by entity and component, in the order of
+            `step`.
+    """
+
+    def __init__(self, path: Path):
+        reader = RrdReader(str(path))
+        self.recordings = reader.recordings()
+        self.blueprints = reader.blueprints()
+        self.static: dict[tuple[str, str], Any] = {}
+        self.rows: dict[tuple[str, str], list[tuple[float, int, Any]]] = {}
+        self.timelines: set[str] = set()
+        for chunk in reader.stream(store=self.recordings[0]):
+            batch = chunk.to_record_batch()
+            self.timelines |= set(chunk.timeline_names)
+            for name in batch.schema.names:
+                if ":" not in name:
+                    continue
+                column = batch.column(name)
+                for row in range(chunk.num_rows):
+                    if not column[row].is_valid:
+                        continue
+                    key = (chunk.entity_path, name)
+                    if chunk.is_static:
+                        self.static[key] = _values(column[row])
+                    else:
+                        seconds = batch.column("sim_time")[row].value * 1e-9
+                        step = batch.column("step")[row].as_py()
+                        self.rows.setdefault(key, []).append((seconds, step, _values(column[row])))
+        for rows in self.rows.values():
+            rows.sort(key=lambda row: row[1])
+
+    @property
+    def entities(self) -> set[str]:
+        return {entity for entity, _ in (*self.static, *self.rows)}
+
+    def last(self, entity: str, component: str) -> np.ndarray:
+        """The last value."""
+        return np.array(self.rows[entity, component][-1][2])
+
+
+def _values(cell: Any) -> Any:
+    return cell.as_py()
