@@ -23,6 +23,13 @@ _WATCHED_ARRAYS = (
     *("cam_xpos", "cam_xmat", "light_xpos", "light_xdir", "flexvert_xpos"),
 )
 
+# What pictures show of a model besides poses. What the renderers' kernels are built for is not among it.
+_LOOKS = (
+    *("geom_rgba", "geom_size", "mat_rgba", "mat_texid", "mat_texrepeat", "mat_emission", "mat_specular"),
+    *("mat_shininess", "light_active", "light_castshadow", "light_ambient", "light_diffuse", "light_specular"),
+    *("light_cutoff", "light_exponent"),
+)
+
 
 class MujocoWarpSceneDataBackend(ModelBackend):
     """Publishes a `mujoco_warp.Data`, in single precision, without a copy.
@@ -95,6 +102,15 @@ class MujocoWarpSceneDataBackend(ModelBackend):
         """Publish the light poses of the present state, `Vec3_Direction`, or None without lights."""
         self.update_kinematics()
         return self._lights
+
+    # Looks
+
+    def get_model_looks(self) -> dict[str, wp.array]:
+        """Fields of the model that were given an entry for each environment, as `expand_model_fields` of mjlab does."""
+        if self.num_envs == 1:
+            return {}
+        looks = {name: getattr(self.model, name) for name in _LOOKS}
+        return {name: array for name, array in looks.items() if array.shape[0] == self.num_envs and array.size}
 
     # Geometry
 

@@ -38,6 +38,7 @@ class SnapshotOnHost:
         camera_settings: What was set about cameras at run time, by camera id.
         extra_geometry: What is drawn beside the model, or None.
         appearance: What was set about the looks of environments.
+        model_looks: What the engine's own model has for each environment, (N, count, ...) by field.
     """
 
     def __init__(self, snapshot: "RenderSnapshot"):
@@ -54,6 +55,7 @@ class SnapshotOnHost:
         self.light_positions = by_environment(lights and lights.positions, 3)
         self.light_directions = by_environment(lights and lights.directions, 3)
         self.points = by_environment(snapshot.points, 3)
+        looks = {name: array.numpy() for name, array in snapshot.model_looks.items()}
         snapshot.end_read()
         is_finite = np.ones(snapshot.num_envs, bool)
         for values in vars(self).values():  # comparisons with NaN are false
@@ -62,6 +64,7 @@ class SnapshotOnHost:
         self.camera_settings: Mapping[int, CameraSetting] = snapshot.camera_settings
         self.extra_geometry = snapshot.extra_geometry
         self.appearance = snapshot.appearance
+        self.model_looks = looks
 
 
 class PosedModel:
@@ -77,7 +80,7 @@ class PosedModel:
         self.data: Any = mujoco.MjData(self.model)
         self._scene = scene
         self._initial = {field: getattr(self.model, field).copy() for field in _FIELDS.values()}
-        self._dressed = NOTHING_SET
+        self._is_dressed = False
         self._geom_rotations = rotation_matrices(self.model.geom_quat[:, [1, 2, 3, 0]])
         self._host: SnapshotOnHost | None = None
         self._env = 0
@@ -95,15 +98,18 @@ class PosedModel:
         data.geom_xmat[:] = (carrier @ self._geom_rotations).reshape(-1, 9)
         data.light_xpos[:], data.light_xdir[:] = host.light_positions[env], host.light_directions[env]
         data.flexvert_xpos[:] = host.points[env]
-        if host.appearance is not self._dressed or host.appearance is not NOTHING_SET:
-            self._dress(host.appearance, env)
+        if host.appearance is not NOTHING_SET or host.model_looks or self._is_dressed:
+            self._dress(host.appearance, host.model_looks, env)
 
-    def _dress(self, appearance: AppearanceState, env: int) -> None:
+    def _dress(self, appearance: AppearanceState, looks: Mapping[str, NDArray[Any]], env: int) -> None:
         """Give the model the looks of an environment, and lights that were moved their poses."""
         model, data = self.model, self.data
+        for field in looks.keys() - self._initial.keys():
+            self._initial[field] = getattr(model, field).copy()
+        for field, initial in self._initial.items():
+            getattr(model, field)[:] = looks[field][env] if field in looks else initial
         for table, field in _FIELDS.items():
             values, present = getattr(appearance, table), getattr(model, field)
-            present[:] = self._initial[field]
             if values is not None and field == "mat_texid":
                 present[:, mujoco.mjtTextureRole.mjTEXROLE_RGB] = values[env]
             elif values is not None:
@@ -119,7 +125,7 @@ class PosedModel:
         ):
             if moved is not None:
                 place[:] = np.where(np.isnan(moved[env]), place, moved[env])
-        self._dressed = appearance
+        self._is_dressed = appearance is not NOTHING_SET or bool(looks)
 
     def camera_pose(self, camera: CameraDescriptor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Position (3,) and rotation (3, 3) of a camera in the environment that was posed last."""

@@ -1,5 +1,6 @@
 """The looks of a shard's environments, in the fields of a Model that MuJoCo Warp's ray tracer reads for each world."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -53,11 +54,13 @@ class ShardAppearance:
     ):
         self._mj_model = mj_model
         self._fields = fields
-        self._shared: dict[str, wp.array] = {field: getattr(fields, field) for field in MODEL_FIELDS.values()}
         self._envs = slice(first_env, first_env + num_envs)
         self._num_envs = num_envs
         self._device = device
         self._applied = NOTHING_SET
+        self._shared: dict[str, wp.array] = dict(vars(fields))
+        self._own: dict[str, wp.array] = {}
+        self._followed: set[str] = set()
         nowhere = wp.zeros((0, 0), dtype=wp.vec3, device=device)
         self._poses = {"light_positions": nowhere, "light_directions": nowhere}
 
@@ -65,10 +68,30 @@ class ShardAppearance:
         """The fields of geoms were made anew, as the model has them: fill them again."""
         self._applied = replace(self._applied, shape_colors=None, shape_sizes=None)
 
-    def apply(self, state: AppearanceState) -> None:
-        """Bring the fields up to a state. Costs nothing when nothing was set since."""
-        if state is self._applied:
-            return
+    def apply(self, state: AppearanceState, looks: Mapping[str, wp.array]) -> None:
+        """Bring the fields up to what was set, and the others to what the engine's own model has for each environment.
+
+        Costs nothing when nothing was set since and the engine's model is the same for all.
+
+        Args:
+            state: What was set.
+            looks: Fields (N, count, ...) of the engine's model, in memory that is this turn's.
+        """
+        if state is not self._applied:
+            self._apply_state(state)
+        if looks or self._followed:
+            self._follow(state, looks)
+
+    def _follow(self, state: AppearanceState, looks: Mapping[str, wp.array]) -> None:
+        tables = {field: table for table, field in MODEL_FIELDS.items()}
+        set_fields = {field for field, table in tables.items() if getattr(state, table) is not None}
+        for field in self._followed - looks.keys() - set_fields:
+            self._fill(field, None)
+        self._followed = looks.keys() - set_fields
+        for field in self._followed:
+            self._install(field, looks[field][self._envs])
+
+    def _apply_state(self, state: AppearanceState) -> None:
         for table, field in MODEL_FIELDS.items():
             values = getattr(state, table)
             if values is not getattr(self._applied, table):
@@ -90,16 +113,26 @@ class ShardAppearance:
 
     def _fill(self, field: str, values: NDArray[Any] | None) -> None:
         """Write the shard's rows of a table into a field, or give it back to the model."""
-        shared, present = self._shared[field], getattr(self._fields, field)
-        count = shared.shape[1]
-        if values is None and present.shape[1] == count:
+        shared = self._shared[field]
+        if values is None and not self._has_slots(field):
             setattr(self._fields, field, shared)
             return
         rows = wp.array(self._rows(field, values), dtype=shared.dtype, device=self._device)
-        if present is shared:
+        own = self._own.setdefault(field, rows)
+        if own is not rows:
+            wp.copy(own, rows)
+        self._install(field, own)
+
+    def _install(self, field: str, rows: wp.array) -> None:
+        """Have the tracer read these rows (num_envs, count, ...)."""
+        if self._has_slots(field):
+            wp.copy(getattr(self._fields, field)[:, : rows.shape[1]], rows)
+        else:
             setattr(self._fields, field, rows)
-        else:  # there may be slots for extra geometry behind the model's geoms
-            wp.copy(present[:, :count], rows)
+
+    def _has_slots(self, field: str) -> bool:
+        """Whether there is room for extra geometry behind the model's geoms."""
+        return getattr(self._fields, field).shape[1] > self._shared[field].shape[1]
 
     def _rows(self, field: str, values: NDArray[Any] | None) -> NDArray[Any]:
         """What a field is to hold, (num_envs, count, ...). Skins, which stand behind the geoms, stay as they are."""

@@ -27,8 +27,6 @@ from .mujoco_warp_skins import ShardSkins, TracerSkins
 from .render_core.placement import rotation_matrices
 
 if TYPE_CHECKING:
-    from scene_data.appearance_state import AppearanceState
-
     from .mujoco_warp_views import CameraRig
     from .render_core.snapshots import RenderSnapshot
 
@@ -259,9 +257,9 @@ class ShardScene:
             setattr(self.model, name, self._with_slots(values, np.zeros((self.num_envs, slots.count, width)), dtype))
         self._appearance.forget_geoms()
 
-    def dress(self, appearance: "AppearanceState") -> None:
+    def dress(self, snapshot: "RenderSnapshot") -> None:
         """Give the environments their looks. May compile, so it is called on one thread for all shards."""
-        self._appearance.apply(appearance)
+        self._appearance.apply(snapshot.appearance, snapshot.model_looks)
 
     def install_skins(self, context: mjw.RenderContext) -> None:
         """Make `context` draw the skins where `place` has them."""

@@ -124,7 +124,7 @@ class ShardedTracer:
         self.rig.apply(snapshot.camera_settings)
         extra = self._upload_extra(snapshot)
         for shard in self._shards:
-            shard.scene.dress(snapshot.appearance)
+            shard.scene.dress(snapshot)
         views = [self._view(self.rig.look(shot, self.tracer, extra is not None), shot) for shot in frames]
         drawn = {view.look.drawn for view in views}
         tiles = [

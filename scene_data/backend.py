@@ -1,6 +1,6 @@
 """What a physics engine tells the provider, and nothing more."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -138,6 +138,17 @@ class SceneDataBackend:
     def mark_geometry_written(self) -> None:
         """Announce that points were written or swapped."""
         self.geometry_timestamp += 1
+
+    # Looks
+
+    def get_model_looks(self) -> Mapping[str, wp.array]:
+        """Arrays in which the engine's own model says what each environment looks like, borrowed.
+
+        Returns:
+            Arrays (num_envs, count, ...) by their names in a MuJoCo model, such as `geom_rgba`; only those in which
+            environments can differ.
+        """
+        return {}
 
     # Cameras and lights: the engine's to say, since they may track a body
 

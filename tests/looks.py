@@ -1,6 +1,7 @@
 """A scene whose pictures can be worked out by hand, for tests of what environments look like."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -57,9 +58,14 @@ BACKENDS = (
 )
 
 
-def open_sim(render_backend: str = "mujoco_warp", cameras: Sequence[CameraCfg] = (FRONT,), **settings):
+def open_sim(
+    render_backend: str = "mujoco_warp",
+    cameras: Sequence[CameraCfg] = (FRONT,),
+    engine: str = "mujoco_batch",
+    **settings: Any,
+) -> SimulationContext:
     """A simulation of the scene."""
-    physics = MujocoPhysicsCfg(mujoco.MjModel.from_xml_string(XML), "mujoco_batch", NUM_ENVS)
+    physics = MujocoPhysicsCfg(mujoco.MjModel.from_xml_string(XML), engine, NUM_ENVS)
     return SimulationContext(SimulationCfg(physics, cameras=cameras, render_backend=render_backend, **settings))
 
 

@@ -83,6 +83,11 @@ class RenderSnapshot:
         """Points of deformable geometry vec3f, in the order in which the engine publishes them; None without any."""
         return self._held.points
 
+    @property
+    def model_looks(self) -> Mapping[str, wp.array]:
+        """What the engine's model says each environment looks like, as in `SceneDataBackend.get_model_looks`."""
+        return self._held.looks
+
     def begin_read(self) -> None:
         """Order what is enqueued from now on after the copy. On the CPU there is nothing to do."""
         self._held.begin_read()
@@ -198,6 +203,7 @@ class _Slot:
         self.cameras: Any = self._allocate(SceneDataFormat.Vec3_Matrix33, _length(cameras))
         self.lights: Any = self._allocate(SceneDataFormat.Vec3_Direction, _length(lights))
         self.points = wp.zeros(point_count, dtype=wp.vec3, device=self.device) if point_count else None
+        self.looks: dict[str, wp.array] = {}
         env_time_ns = provider.env_time_ns
         self.env_time_ns = None if env_time_ns is None else np.zeros_like(env_time_ns)
         self._order = work_order_of(self.device)
@@ -215,11 +221,19 @@ class _Slot:
                 provider.get_light_poses(self.lights, allow_passthrough=False)
             if self.points is not None:
                 provider.get_geometry_points(output=self.points, offsets=self._offsets)
+            self._copy_looks(provider.backend.get_model_looks())
             env_time_ns = provider.env_time_ns
             if self.env_time_ns is not None and env_time_ns is not None:
                 np.copyto(self.env_time_ns, env_time_ns)
             self._order.complete(self._filled)
             return provider.simulation_time_ns if simulation_time_ns is None else int(simulation_time_ns)
+
+    def _copy_looks(self, published: Mapping[str, wp.array]) -> None:
+        """Copy arrays of the engine's model; memory is found for those that were not published so far."""
+        if self.looks.keys() != published.keys():
+            self.looks = {name: wp.empty_like(array) for name, array in published.items()}
+        for name, array in published.items():
+            wp.copy(self.looks[name], array)
 
     def begin_read(self) -> None:
         self._order.wait((self._filled,))
