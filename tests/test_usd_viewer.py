@@ -17,6 +17,7 @@ from scene_data import SceneDataFormat, SimulationCfg, SimulationContext
 from scene_data.backends import MujocoPhysicsCfg
 from scene_data.cli.view import View, run_view
 from scene_data.errors import UnknownNameError
+from scene_data.stage_motion import BodyMotion
 from scene_data.visualizers import UsdVisualizer, UsdVisualizerCfg
 from tests.usd_reading import validation_errors, world_matrix
 
@@ -167,17 +168,27 @@ def test_a_pause_adds_nothing(model, tmp_path):
     assert Usd.Stage.Open(str(path)).GetEndTimeCode() == 1.0
 
 
-def test_what_diverged_keeps_its_last_pose(model, tmp_path):
+def test_what_diverged_keeps_its_last_pose(model, tmp_path, monkeypatch):
     path = tmp_path / "run.usdc"
+    read = BodyMotion.read
+
+    def read_diverged(self, provider):
+        read(self, provider)
+        self.matrices = self.matrices.copy()
+        self.matrices[4] = np.nan
+
     with open_context(model, path, num_envs=2) as sim:
         sim.render()
+        sim.step()
         matrices, _ = published(sim)
-        sim.physics.batch.bind("qpos")[1, 0] = np.nan
-        sim.visualizers[0].step(TIMESTEP)
+        monkeypatch.setattr(BodyMotion, "read", read_diverged)
+        sim.step()
+        healthy, _ = published(sim)
     stage = Usd.Stage.Open(str(path))
-    body = ENV_BODY.format(1, "top")
-    placed = world_matrix(stage, "/World/envs/env_1")
-    np.testing.assert_allclose(world_matrix(stage, body, 1.0), placed @ matrices.reshape(2, -1, 4, 4)[1, 1], atol=1e-5)
+    for env, expected in ((0, healthy), (1, matrices)):
+        placed = world_matrix(stage, f"/World/envs/env_{env}")
+        found = world_matrix(stage, ENV_BODY.format(env, "top"), 2.0)
+        np.testing.assert_allclose(found, placed @ expected.reshape(2, -1, 4, 4)[env, 1], atol=1e-5)
 
 
 class TestLong:
