@@ -30,7 +30,7 @@ __all__ = ["ViserScene"]
 _ROOT = "/scene"
 _DRAWN_GROUPS = (0, 1, 2)
 _ENVIRONMENT_LIGHT = 0.3
-_FRAME_LENGTH = 0.1
+_FRAME_LENGTH = 0.06
 
 
 class ViserScene:
@@ -190,7 +190,7 @@ class ViserScene:
             placed.wxyz[rows],
             placed.positions[rows],
             axes_length=length,
-            axes_radius=0.05 * length,
+            axes_radius=0.04 * length,
         )
         batch = InstanceBatch(handle, index, rows, np.ones((rows.stop - rows.start, 3), np.float32))
         self._batches.append(batch)

@@ -11,7 +11,10 @@ __all__ = ["terminable"]
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Have SIGTERM raise KeyboardInterrupt inside the block, so that whatever is open is closed and saved."""
+    """Have SIGTERM raise KeyboardInterrupt inside the block, so that whatever is open is closed and saved.
+
+    Once: a second one does not disturb the saving.
+    """
     if threading.current_thread() is not threading.main_thread():  # which alone hears signals
         yield
         return
@@ -23,4 +26,5 @@ def terminable() -> Iterator[None]:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt

@@ -15,8 +15,9 @@ from rich.table import Table
 
 from scene_data.camera import CameraCfg
 from scene_data.cli.camera_spec import parse_camera_spec
-from scene_data.cli.controls import make_control
+from scene_data.cli.controls import Control, make_control
 from scene_data.cli.pace import Pace
+from scene_data.cli.policy import PolicyControl, PolicyError
 from scene_data.cli.run import add_files, rate
 from scene_data.cli.termination import terminable
 from scene_data.registry import physics, transports, visualizers
@@ -69,6 +70,9 @@ class View:
     """Its width and height [pixels]."""
     control: str = "zero"
     """zero, random or keyframe."""
+    policy: Path | None = None
+    """Python file that defines `policy(sim)`, which returns the controls (num_envs, nu) at each step, and, if it likes,
+    `setup(sim)`."""
     keyframe: str | None = None
     """Keyframe to start from, by name or index; also where `--control keyframe` takes its controls from."""
     seed: int = 0
@@ -85,6 +89,11 @@ class View:
             raise ValueError("--headless needs --steps: nobody is there to end it")
         if self.speed is not None and not self.speed > 0.0:
             raise ValueError(f"--speed must be above 0, got {self.speed}")
+        if self.policy is not None:
+            if self.control != "zero":
+                raise ValueError("--policy and --control both say what the controls are; leave out one")
+            if not self.policy.is_file():
+                raise PolicyError(self.policy, "there is no such file")
         if self.viewer_name is None:
             for option in ("max_visible_envs", "grpc_port", "bind_address", "share", "record", "screenshot"):
                 if getattr(self, option):
@@ -102,6 +111,7 @@ def run_view(args: View, console: Console) -> None:
     Raises:
         UnknownNameError: There is no such viewer, engine, camera or keyframe.
         ValueError: Something in the arguments or the model cannot be used; nothing is left behind.
+        PolicyError: The policy script cannot be used, or failed; what was recorded until then is saved.
         OSError: The port of the viewer is taken.
         TransportError: That of the stream is.
     """
@@ -121,10 +131,8 @@ def run_view(args: View, console: Console) -> None:
             _announce(viewer.name, viewer.address, args, console)
         if args.stream:
             _announce("stream", _add_stream(sim, args.port), args, console)
-        if not args.steps:
-            console.print("Ctrl-C ends it.")
         started = time.monotonic()
-        steps = _simulate(args, sim)
+        steps = _simulate(args, sim, console)
         seconds = time.monotonic() - started
         if args.screenshot is not None and sim.visualizers:
             args.screenshot.parent.mkdir(parents=True, exist_ok=True)
@@ -190,13 +198,15 @@ def _announce(name: str, address: str | None, args: View, console: Console) -> N
         console.print(f"{args.model} in {name}: [bold cyan]{address}[/]", highlight=False, soft_wrap=True)
 
 
-def _simulate(args: View, sim: SimulationContext) -> int:
+def _simulate(args: View, sim: SimulationContext, console: Console) -> int:
     """Steps until the end, the last viewer's end, Ctrl-C or SIGTERM; how many they were."""
-    control = make_control(args.control, sim.physics, args.keyframe, args.seed)
     has_viewer = args.viewer_name is not None
     pace = None if has_viewer or args.headless else Pace(args.speed or _REAL_TIME)
     steps, time_ns = 0, sim.simulation_time_ns
     try:
+        if not args.steps:
+            console.print("Ctrl-C ends it.")
+        control = _control(args, sim)
         sim.render()
         while (sim.visualizers or not has_viewer) and (not args.steps or steps < args.steps):
             sim.physics.set_control(control(steps))
@@ -208,6 +218,12 @@ def _simulate(args: View, sim: SimulationContext) -> int:
     except KeyboardInterrupt:
         pass
     return steps
+
+
+def _control(args: View, sim: SimulationContext) -> Control:
+    if args.policy is not None:
+        return PolicyControl(args.policy, sim)
+    return make_control(args.control, sim.physics, args.keyframe, args.seed)
 
 
 def _closing_table(args: View, steps: int, seconds: float) -> Table:
