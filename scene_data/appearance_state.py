@@ -127,7 +127,7 @@ class Looks:
         own, materials = state.own_colors, state.material_colors
         if own is before.own_colors and materials is before.material_colors:
             return state
-        drawn = np.tile(self._drawn, (self.scene.num_envs, 1, 1))
+        drawn = np.repeat(self._drawn[None], self.scene.num_envs, axis=0)
         if materials is not None:
             follows = self._material_of >= 0
             drawn[:, follows] = materials[:, self._material_of[follows]]

@@ -227,6 +227,14 @@ class TestSelection:
         np.testing.assert_array_equal(looks.state.shape_colors[:, 1], [(1, 0, 0, 1)] * 2)
         np.testing.assert_allclose(looks.state.shape_colors[:, 2], [(0.1, 0.2, 0.3, 1), (*GREEN, 1)])
 
+    def test_a_scene_may_have_materials_and_no_shapes(self):
+        model = mujoco.MjModel.from_xml_string('<mujoco><asset><material name="m"/></asset></mujoco>')
+        scene = describe_model(model, 2)
+        looks = Appearance(lambda: scene)
+        looks.set_material_colors(GREEN, "m", [1])
+        looks.set_shape_colors(GREEN)
+        assert looks.state.shape_colors.shape == (2, 0, 4)
+
     def test_lights_are_told_apart_by_what_is_set_about_them(self, looks):
         looks.set_light_colors((1, 2, 3), specular=(0, 0, 0), env_ids=[0])
         assert looks.state.light_ambient is None
