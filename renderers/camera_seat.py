@@ -76,7 +76,7 @@ def describe_camera(
     Raises:
         UnknownNameError: The name is no camera of the model, its body is none, a data type is not known, or a semantic
             tag's pattern matches nothing.
-        ValueError: It has poses for another number of environments.
+        ValueError: It has poses or intrinsics for another number of environments.
     """
     _check_mount(cfg, scene)
     SegmentationLabels(scene, cfg.semantic_tags)  # pyright: ignore[reportArgumentType]
@@ -110,6 +110,11 @@ def _check_mount(cfg: CameraCfg, scene: SceneDescription) -> None:
     if isinstance(cfg.mount, WorldPose) and cfg.mount.num_envs not in (None, scene.num_envs):
         raise ValueError(
             f"camera {cfg.name!r} has poses for {cfg.mount.num_envs} environments, but there are {scene.num_envs}"
+        )
+    if isinstance(cfg.intrinsics, Pinhole) and cfg.intrinsics.num_envs not in (None, scene.num_envs):
+        raise ValueError(
+            f"camera {cfg.name!r} has intrinsics for {cfg.intrinsics.num_envs} environments, but there are "
+            f"{scene.num_envs}"
         )
 
 

@@ -16,7 +16,7 @@ from .gl_contexts import GlContext, choose_platforms, open_context
 from .mujoco_gl_state import PosedModel
 from .render_core.camera import CameraDescriptor, Intrinsics, Orthographic, VisualOptions
 from .render_core.camera_settings import CameraSetting
-from .render_core.camera_tables import pinhole_of
+from .render_core.camera_tables import pinholes_of
 from .render_core.layout import PlaneKind
 from .render_core.placement import rotation_matrices
 from .render_core.status import ContextIntegrityError
@@ -45,7 +45,8 @@ class ProjectedCamera:
     Attributes:
         descriptor: The camera.
         near, far: Distance of the clipping planes [m].
-        pinhole: (fx, fy, cx, cy) in force, in pixels; of an orthographic camera fx and fy are pixels per metre.
+        pinhole: (fx, fy, cx, cy) in force once it is in use, in pixels; of an orthographic camera fx and fy are pixels
+            per metre.
     """
 
     def __init__(self, descriptor: CameraDescriptor, projection: Intrinsics, near: float, far: float):
@@ -57,12 +58,13 @@ class ProjectedCamera:
         self.coverage = np.empty((height, width), np.uint8)
         self.depths = np.empty((height, width), np.float32)
         self.is_orthographic = isinstance(projection, Orthographic)
-        self.pinhole: tuple[float, ...] = pinhole_of(projection, descriptor)
-        self._configured = self.pinhole
+        self._configured = pinholes_of(projection, descriptor)
+        self.pinhole: tuple[float, ...] = ()
 
     def use(self, setting: CameraSetting | None, env: int) -> None:
         """Project as was set at run time, or else as configured."""
-        self.pinhole = self._configured if setting is None else tuple(setting.pinholes[env].tolist())
+        pinholes = self._configured if setting is None else setting.pinholes
+        self.pinhole = tuple(pinholes[env].tolist())
 
     def aim(self, gl_camera: Any, position: NDArray[np.float64], rotation: NDArray[np.float64]) -> None:
         """Set one of the visualizer's cameras."""

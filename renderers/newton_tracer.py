@@ -10,15 +10,17 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import warp as wp
 from newton.sensors import SensorCamera
+from numpy.typing import NDArray
 
 from scene_data.scene import SceneDescription
 
 from . import newton_kernels as kernels
 from .newton_stage import GEOM, NewtonStage
 from .render_core.camera import CameraDescriptor, Orthographic
-from .render_core.camera_tables import CameraTables, pinhole_of
+from .render_core.camera_tables import CameraTables, pinholes_of
 from .render_core.crew import Crew
 from .render_core.layout import PlaneKind
 from .render_core.snapshots import RenderSnapshot
@@ -81,7 +83,7 @@ class _View:
         self.index = index
         self.camera = camera
         self.is_orthographic = isinstance(projection, Orthographic)
-        self.configured = pinhole_of(projection, camera)
+        self.configured = _distinct(pinholes_of(projection, camera))
         self._pinhole: tuple[float, ...] = ()
         self.poses = wp.zeros(camera.num_envs, dtype=wp.transform, device=device)
         self.rays = wp.empty((camera.height, camera.width, 1, 2), dtype=wp.vec3, device=device)
@@ -100,10 +102,7 @@ class _View:
     def pinholes(self, snapshot: RenderSnapshot) -> list[tuple[float, ...]]:
         """(fx, fy, cx, cy) in force: one for all environments, or one for each."""
         setting = snapshot.camera_settings.get(self.camera.id)
-        if setting is None:
-            return [self.configured]
-        each = [tuple(pinhole) for pinhole in setting.pinholes.tolist()]
-        return each if len(set(each)) > 1 else each[:1]
+        return self.configured if setting is None else _distinct(setting.pinholes)
 
     def aim(self, pinhole: tuple[float, ...]) -> None:
         """Have rays for this projection, in all environments."""
@@ -115,6 +114,12 @@ class _View:
         """Write rays for this projection."""
         inputs = [wp.vec4(*pinhole), self.is_orthographic]
         wp.launch(kernels.write_rays, rays.shape[:2], inputs, [rays], device=rays.device)
+
+
+def _distinct(pinholes: NDArray[np.float64]) -> list[tuple[float, ...]]:
+    """Pinholes of all environments (N, 4), or the one that they share."""
+    shared = bool((pinholes == pinholes[0]).all())
+    return [tuple(pinhole) for pinhole in (pinholes[:1] if shared else pinholes).tolist()]
 
 
 class _Scratch:
@@ -238,7 +243,7 @@ class NewtonTracer:
         stage = self._stages[view.camera.options.geom_groups]
         compiled = self._compiled.setdefault(stage.sensor, set())
         if (view.index, sources) not in compiled:
-            view.aim(view.configured)
+            view.aim(view.configured[0])
             self._trace(view, sources, _Tile(slice(0, 1), slice(0, 1)), view.rays, self._scratch[0])
             compiled.add((view.index, sources))
 

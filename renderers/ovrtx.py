@@ -233,7 +233,7 @@ def _define_camera(stage: Any, scene: SceneDescription, camera: CameraDescriptor
     defined = UsdGeom.Camera.Define(stage, _camera_path(scene, camera.id, env))
     defined.MakeMatrixXform().Set(Gf.Matrix4d(1.0))
     defined.CreateClippingRangeAttr(Gf.Vec2f(scene.near, scene.far))
-    _set_projection(defined, camera_projection(camera, scene), camera.width, camera.height)
+    _set_projection(defined, camera_projection(camera, scene), camera, env)
     path = _product(camera.id, env)
     product = UsdRender.Product.Define(stage, path)
     product.CreateResolutionAttr(Gf.Vec2i(camera.width, camera.height))
@@ -244,16 +244,18 @@ def _define_camera(stage: Any, scene: SceneDescription, camera: CameraDescriptor
         product.CreateOrderedVarsRel().AddTarget(Sdf.Path(f"{path}/{name}"))
 
 
-def _set_projection(camera: UsdGeom.Camera, projection: Intrinsics, width: int, height: int) -> None:
+def _set_projection(defined: UsdGeom.Camera, projection: Intrinsics, camera: CameraDescriptor, env: int) -> None:
     """USD has one focal length: pixels that are not square become an aperture of another height."""
-    camera.CreateFocalLengthAttr(_FOCAL_LENGTH)
+    width, height = camera.width, camera.height
+    defined.CreateFocalLengthAttr(_FOCAL_LENGTH)
     if isinstance(projection, Orthographic):
-        camera.CreateProjectionAttr(UsdGeom.Tokens.orthographic)
+        defined.CreateProjectionAttr(UsdGeom.Tokens.orthographic)
         aperture = projection.height * _TENTHS
-        camera.CreateVerticalApertureAttr(aperture)
-        camera.CreateHorizontalApertureAttr(aperture * width / height)
+        defined.CreateVerticalApertureAttr(aperture)
+        defined.CreateHorizontalApertureAttr(aperture * width / height)
         return
-    camera.CreateHorizontalApertureAttr(_FOCAL_LENGTH * width / projection.fx)
-    camera.CreateVerticalApertureAttr(_FOCAL_LENGTH * height / projection.fy)
-    camera.CreateHorizontalApertureOffsetAttr(_FOCAL_LENGTH * (0.5 * width - projection.cx) / projection.fx)
-    camera.CreateVerticalApertureOffsetAttr(_FOCAL_LENGTH * (projection.cy - 0.5 * height) / projection.fy)
+    fx, fy, cx, cy = projection.rows(camera.num_envs)[env]
+    defined.CreateHorizontalApertureAttr(_FOCAL_LENGTH * width / fx)
+    defined.CreateVerticalApertureAttr(_FOCAL_LENGTH * height / fy)
+    defined.CreateHorizontalApertureOffsetAttr(_FOCAL_LENGTH * (0.5 * width - cx) / fx)
+    defined.CreateVerticalApertureOffsetAttr(_FOCAL_LENGTH * (cy - 0.5 * height) / fy)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scene_data.camera import pinhole_matrices
 from scene_data.camera_frames import to_opengl
 from scene_data.runtime_values import checked_rows
 
@@ -27,12 +28,5 @@ def checked_quaternions(orientations: Any, count: int, convention: str) -> NDArr
 
 def checked_pinholes(matrices: Any, count: int) -> NDArray[np.float64]:
     """(fx, fy, cx, cy) (count, 4) of pinhole matrices."""
-    k = checked_rows("intrinsic matrices", matrices, count, (3, 3))
-    form = np.array([[1, 0, 1], [0, 1, 1], [0, 0, 0]], dtype=bool)
-    if (k[:, ~form] != np.eye(3)[~form]).any():
-        raise ValueError(
-            f"intrinsic matrices must have the form [[fx, 0, cx], [0, fy, cy], [0, 0, 1]], got {k.tolist()}"
-        )
-    if (k[:, [0, 1], [0, 1]] <= 0.0).any():
-        raise ValueError(f"focal lengths must be above 0, got {k[:, [0, 1], [0, 1]].tolist()}")
+    k = pinhole_matrices(checked_rows("intrinsic matrices", matrices, count, (3, 3)))
     return np.stack((k[:, 0, 0], k[:, 1, 1], k[:, 0, 2], k[:, 1, 2]), axis=1)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from scene_data.camera_frames import view_quaternions
 from scene_data.errors import UnknownNameError
@@ -25,12 +25,14 @@ __all__ = [
     "Pinhole",
     "VisualOptions",
     "WorldPose",
+    "pinhole_matrices",
 ]
 
 DEPTH_CLIPPING = ("none", "max", "zero")
 
 Vector = tuple[float, ...]
 Vectors = Vector | tuple[Vector, ...]
+Lengths = float | tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,8 @@ CameraMount = ModelCamera | BodyMount | WorldPose
 class Pinhole:
     """A pinhole projection, lengths in pixels, from the image's top-left corner; pixel centres lie at +0.5.
 
-    The ray through the image point (u, v) is ((u - cx) / fx, -(v - cy) / fy, -1) in the camera frame.
+    The ray through the image point (u, v) is ((u - cx) / fx, -(v - cy) / fy, -1) in the camera frame. Each length is
+    one for all environments, or one for each (N,).
 
     Attributes:
         fx: Horizontal focal length [pixels], above 0.
@@ -118,24 +121,48 @@ class Pinhole:
         cy: Principal point, from the top edge [pixels].
     """
 
-    fx: float
-    fy: float
-    cx: float
-    cy: float
+    fx: Lengths
+    fy: Lengths
+    cx: Lengths
+    cy: Lengths
 
     def __post_init__(self):
         for name in ("fx", "fy", "cx", "cy"):
-            object.__setattr__(self, name, _finite(name, getattr(self, name)))
-        if self.fx <= 0.0 or self.fy <= 0.0:
+            object.__setattr__(self, name, _lengths(name, getattr(self, name)))
+        counts = {name: len(value) for name, value in vars(self).items() if isinstance(value, tuple)}
+        if len(set(counts.values())) > 1:
+            raise ValueError(f"Pinhole has lengths for different numbers of environments: {counts}")
+        if (self.rows(self.num_envs or 1)[:, :2] <= 0.0).any():
             raise ValueError(f"focal lengths must be above 0, got fx={self.fx}, fy={self.fy}")
 
+    @property
+    def num_envs(self) -> int | None:
+        """Number of environments that it projects differently in, None when all are alike."""
+        return next((len(value) for value in vars(self).values() if isinstance(value, tuple)), None)
+
+    def rows(self, num_envs: int) -> NDArray[np.float64]:
+        """(fx, fy, cx, cy) in each environment (num_envs, 4) [pixels]."""
+        lengths = (self.fx, self.fy, self.cx, self.cy)
+        return np.stack([np.broadcast_to(np.asarray(length, float), num_envs) for length in lengths], axis=1)
+
     @classmethod
-    def from_fovy(cls, fovy: float, width: int, height: int) -> "Pinhole":
-        """Square pixels and a centred principal point, `fovy` degrees between the top and the bottom edge."""
-        if not 0.0 < fovy < 180.0:
+    def from_fovy(cls, fovy: ArrayLike, width: int, height: int) -> "Pinhole":
+        """Square pixels, a centred principal point, and `fovy` degrees () or (N,) from the top to the bottom edge."""
+        angles = np.asarray(fovy, dtype=float)
+        if not ((angles > 0.0) & (angles < 180.0)).all():
             raise ValueError(f"fovy must lie between 0 and 180 degrees, got {fovy}")
-        focal = 0.5 * height / math.tan(0.5 * math.radians(fovy))
+        focal = _lengths("fovy", 0.5 * height / np.tan(0.5 * np.radians(angles)))
         return cls(focal, focal, 0.5 * width, 0.5 * height)
+
+    @classmethod
+    def from_matrices(cls, matrices: ArrayLike) -> "Pinhole":
+        """The projection of [[fx, 0, cx], [0, fy, cy], [0, 0, 1]] (3, 3), or of one for each environment (N, 3, 3).
+
+        Raises:
+            ValueError: A matrix of another form.
+        """
+        k = pinhole_matrices(matrices)
+        return cls(*(_lengths("intrinsic matrices", k[..., i, j]) for i, j in ((0, 0), (1, 1), (0, 2), (1, 2))))
 
 
 @dataclass(frozen=True)
@@ -198,8 +225,8 @@ class CameraCfg:
             `distance_to_camera`, `segmentation`, `instance_segmentation`, `semantic_segmentation`, and what else the
             render backend offers.
         mount: Where a new camera sits.
-        intrinsics: How it projects; None is the model camera's own projection, or 45 degrees of vertical field of view
-            for a new one.
+        intrinsics: How it projects, in all environments or in each; None is the model camera's own projection, or 45
+            degrees of vertical field of view for a new one.
         options: What it draws.
         update_period: Simulation time between two frames [s]; 0 is a frame whenever the render mode has one. A frame
             is due at the first read (synchronous) or step (pipelined, free-running) by which this much time has passed
@@ -248,6 +275,33 @@ class CameraCfg:
             raise ValueError(f"camera {self.name!r} asks for no data types")
         if len(set(self.data_types)) < len(self.data_types):
             raise ValueError(f"camera {self.name!r} names a data type twice: {list(self.data_types)}")
+
+
+def pinhole_matrices(matrices: ArrayLike) -> NDArray[np.float64]:
+    """Pinhole matrices (..., 3, 3), checked.
+
+    Raises:
+        ValueError: They are of another form than [[fx, 0, cx], [0, fy, cy], [0, 0, 1]] with focal lengths above 0.
+    """
+    k = np.asarray(matrices, dtype=float)
+    form = np.array([[1, 0, 1], [0, 1, 1], [0, 0, 0]], dtype=bool)
+    if k.shape[-2:] != (3, 3) or (k[..., ~form] != np.eye(3)[~form]).any():
+        raise ValueError(
+            f"intrinsic matrices must have the form [[fx, 0, cx], [0, fy, cy], [0, 0, 1]], got {k.tolist()}"
+        )
+    if (k[..., [0, 1], [0, 1]] <= 0.0).any():
+        raise ValueError(f"focal lengths must be above 0, got {k[..., [0, 1], [0, 1]].tolist()}")
+    return k
+
+
+def _lengths(name: str, values: ArrayLike) -> Lengths:
+    """One finite number, or a tuple of them, which can be hashed."""
+    array = np.asarray(values, dtype=float)
+    if array.ndim > 1 or array.size == 0:
+        raise ValueError(f"{name} must have shape () or (N,), got {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite, got {array.tolist()}")
+    return tuple(array.tolist()) if array.ndim else float(array)
 
 
 def _finite(name: str, value: float) -> float:

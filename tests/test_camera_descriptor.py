@@ -78,6 +78,13 @@ def test_poses_are_values_whatever_they_were_given_as():
         (lambda: Pinhole(0, 1, 0, 0), "focal lengths must be above 0"),
         (lambda: Pinhole(1, 1, math.inf, 0), "cx must be finite"),
         (lambda: Pinhole.from_fovy(180, 4, 4), "fovy must lie between 0 and 180"),
+        (lambda: Pinhole(1, (1, 2), 0, (0, 0, 0)), r"different numbers of environments: {'fy': 2, 'cy': 3}"),
+        (lambda: Pinhole((1, 0), 1, 0, 0), "focal lengths must be above 0"),
+        (lambda: Pinhole([[1.0]], 1, 0, 0), r"fx must have shape \(\) or \(N,\), got \(1, 1\)"),
+        (lambda: Pinhole.from_fovy((60, 190), 4, 4), "fovy must lie between 0 and 180"),
+        (lambda: Pinhole.from_matrices(np.ones((3, 3))), "intrinsic matrices must have the form"),
+        (lambda: Pinhole.from_matrices(np.eye(2)), "intrinsic matrices must have the form"),
+        (lambda: WorldPose.looking_at([(0, 0, 0), (1, 1, 1)], (1, 1, 1)), r"the same point \(1\.0, 1\.0, 1\.0\)"),
         (lambda: Orthographic(0), "height must be above 0"),
         (lambda: VisualOptions(background=(0, 0, 2)), r"background must lie in \[0, 1\]"),
     ],
@@ -95,6 +102,28 @@ def test_field_of_view_spans_the_height():
     pinhole = Pinhole.from_fovy(90, 64, 48)
     assert (pinhole.cx, pinhole.cy) == (32, 24)
     assert pinhole.fx == pinhole.fy == pytest.approx(24)  # at 45 degrees the ray goes as far up as forwards
+
+
+def test_a_pinhole_may_differ_among_environments():
+    pinhole = Pinhole(np.array([20, 30]), 25, 32, (24, 20))
+    assert (pinhole.num_envs, Pinhole(1, 1, 0, 0).num_envs) == (2, None)
+    assert pinhole == Pinhole((20.0, 30.0), 25.0, 32.0, [24, 20])
+    assert hash(descriptor(num_envs=2, intrinsics=pinhole))
+    np.testing.assert_array_equal(pinhole.rows(2), [[20, 25, 32, 24], [30, 25, 32, 20]])
+    matrices = np.array([[[20, 0, 32], [0, 25, 24], [0, 0, 1]], [[30, 0, 32], [0, 25, 20], [0, 0, 1]]])
+    np.testing.assert_array_equal(Pinhole.from_matrices(matrices).rows(2), pinhole.rows(2))
+    assert Pinhole.from_matrices(matrices[0]) == Pinhole(20, 25, 32, 24)
+    wide, narrow = Pinhole.from_fovy(90, 64, 48), Pinhole.from_fovy(30, 64, 48)
+    np.testing.assert_array_equal(Pinhole.from_fovy((90, 30), 64, 48).fx, (wide.fx, narrow.fx))
+
+
+def test_looking_at_points_in_each_environment():
+    eyes, target = np.array([[3, -2, 1.5], [0, 0, 2]]), (0.2, 0.1, 0.3)
+    pose = WorldPose.looking_at(eyes, target)
+    for env, eye in enumerate(eyes):
+        alone = WorldPose.looking_at(eye, target)
+        assert pose.position[env] == alone.position
+        np.testing.assert_allclose(np.abs(np.dot(pose.quaternion[env], alone.quaternion)), 1.0)
 
 
 @pytest.mark.parametrize("eye", [(3, -2, 1.5), (0.5, 0, 0), (-1, -1, -4)])

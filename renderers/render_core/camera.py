@@ -40,8 +40,8 @@ class CameraDescriptor:
         planes: The planes that it can deliver, in the order in which they are rendered.
         num_envs: Environments in one frame.
         mount: Where it sits; None is the model's camera called `name`.
-        intrinsics: How it projects; None is the model camera's own projection, or 45 degrees of vertical field of view
-            for a camera that is not the model's.
+        intrinsics: How it projects, in all environments or in each; None is the model camera's own projection, or 45
+            degrees of vertical field of view for a camera that is not the model's.
         options: What it draws.
 
     Raises:

@@ -13,7 +13,7 @@ from scene_data.streams import work_order_of
 
 from .camera import CameraDescriptor, Orthographic
 from .camera_settings import NO_SETTINGS, POSITION_SET, QUATERNION_SET, CameraSetting
-from .camera_tables import pinhole_of
+from .camera_tables import pinholes_of
 from .placement import camera_mount, camera_projection, rotation_matrices
 from .snapshots import RenderSnapshot
 
@@ -89,7 +89,9 @@ def _configured_pinholes(camera: CameraDescriptor, scene: SceneDescription) -> N
     projection = camera_projection(camera, scene)
     if isinstance(projection, Orthographic):
         return None
-    return np.broadcast_to(np.array(pinhole_of(projection, camera)), (scene.num_envs, 4))
+    pinholes = pinholes_of(projection, camera)
+    pinholes.flags.writeable = False
+    return pinholes
 
 
 def _with_setting(view: CameraView, setting: CameraSetting) -> CameraView:

@@ -4,15 +4,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import warp as wp
+from numpy.typing import NDArray
 
 from scene_data.scene import SceneDescription
 from scene_data.scene_parts import WORLD
 
-from .camera import CameraDescriptor, Intrinsics, Orthographic, WorldPose
+from .camera import CameraDescriptor, Intrinsics, Orthographic, Pinhole, WorldPose
 from .camera_settings import NO_SETTINGS, CameraSetting
 from .placement import camera_mount, camera_projection, rotation_matrices
 
-__all__ = ["CameraTables", "camera_pose", "pinhole_of"]
+__all__ = ["CameraTables", "camera_pose", "pinholes_of"]
 
 wp.set_module_options({"enable_backward": False})
 
@@ -118,7 +119,7 @@ class CameraTables:
         for index, camera in enumerate(self.cameras):
             setting = settings.get(camera.id)
             if setting is None:
-                pinholes[:, index] = pinhole_of(self.projections[index], camera)
+                pinholes[:, index] = pinholes_of(self.projections[index], camera)
                 continue
             pose_set[:, index] = setting.pose_set
             positions[:, index], quaternions[:, index] = setting.positions, setting.quaternions
@@ -144,9 +145,9 @@ class CameraTables:
         ]
 
 
-def pinhole_of(projection: Intrinsics, camera: CameraDescriptor) -> tuple[float, float, float, float]:
-    """(fx, fy, cx, cy) [pixels]; of an orthographic camera fx and fy are pixels per metre."""
+def pinholes_of(projection: Intrinsics, camera: CameraDescriptor) -> NDArray[np.float64]:
+    """(fx, fy, cx, cy) (N, 4) [pixels] in each environment; of parallel projections fx and fy are pixels per metre."""
     if isinstance(projection, Orthographic):
         scale = camera.height / projection.height
-        return scale, scale, 0.5 * camera.width, 0.5 * camera.height
-    return projection.fx, projection.fy, projection.cx, projection.cy
+        projection = Pinhole(scale, scale, 0.5 * camera.width, 0.5 * camera.height)
+    return projection.rows(camera.num_envs)

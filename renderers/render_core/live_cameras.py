@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import warp as wp
+from numpy.typing import NDArray
 
 from scene_data.scene import SceneDescription
 from scene_data.streams import WorkOrder, work_order_of
 
 from .camera import CameraDescriptor
 from .camera_settings import CameraSetting, CameraSettings
-from .camera_tables import CameraTables, camera_pose, pinhole_of
+from .camera_tables import CameraTables, camera_pose, pinholes_of
 
 if TYPE_CHECKING:
     import torch
@@ -84,16 +85,16 @@ class LiveCameras:
         self._free: deque[_PoseMemory] = deque()
         self._no_poses = tuple(wp.zeros(0, dtype=dtype, device=device) for dtype in (wp.vec3, wp.mat33))
 
-    def pinhole(self, camera_id: int) -> tuple[float, float, float, float]:
-        """(fx, fy, cx, cy) [pixels] of a camera's configuration."""
+    def pinholes(self, camera_id: int) -> NDArray[np.float64]:
+        """(fx, fy, cx, cy) in each environment (N, 4) [pixels], of a camera's configuration."""
         index = self._index_of_id[camera_id]
-        return pinhole_of(self._tables.projections[index], self._tables.cameras[index])
+        return pinholes_of(self._tables.projections[index], self._tables.cameras[index])
 
     def change(self, camera_id: int, change: Callable[[CameraSetting], CameraSetting]) -> None:
         """Change what is set about a camera, from the next snapshot on."""
         setting = self.settings.current.get(camera_id)
         if setting is None:
-            setting = CameraSetting.initial(np.tile(self.pinhole(camera_id), (self._tables.num_envs, 1)))
+            setting = CameraSetting.initial(self.pinholes(camera_id))
         self.settings.put(camera_id, change(setting))
 
     def capture(self, snapshot: "RenderSnapshot") -> "CameraRecord":
@@ -161,11 +162,9 @@ class CameraRecord:
         """(fx, fy, cx, cy) [pixels] in each environment (N, 4) float32, on the device."""
         import torch
 
-        n, device = self._memory.poses.shape[1], wp.device_to_torch(self._memory.poses.device)
         setting = self.settings.get(camera_id)
-        if setting is not None:
-            return torch.tensor(setting.pinholes, dtype=torch.float32, device=device)
-        return torch.tensor(self._cameras.pinhole(camera_id), dtype=torch.float32, device=device).expand(n, 4)
+        pinholes = self._cameras.pinholes(camera_id) if setting is None else setting.pinholes
+        return torch.tensor(pinholes, dtype=torch.float32, device=wp.device_to_torch(self._memory.poses.device))
 
 
 class _PoseMemory:

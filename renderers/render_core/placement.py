@@ -39,10 +39,7 @@ def camera_mount(camera: CameraDescriptor, scene: SceneDescription) -> tuple[int
             body = _index("body", name, scene.body_index, scene.bodies)
             position, quaternion = np.atleast_2d(mount.position), np.atleast_2d(mount.quaternion)
         case WorldPose():  # body 0 is the world
-            if mount.num_envs not in (None, camera.num_envs):
-                raise ValueError(
-                    f"camera {camera.name!r} has poses for {mount.num_envs} environments, not for {camera.num_envs}"
-                )
+            _check_count(camera, "poses", mount.num_envs)
             position, quaternion = np.atleast_2d(mount.position), np.atleast_2d(mount.quaternion)
     return index, body, position, quaternion
 
@@ -51,8 +48,13 @@ def camera_projection(camera: CameraDescriptor, scene: SceneDescription) -> Intr
     """How a camera projects: its own intrinsics, else the model camera's, else 45 degrees of vertical field of view.
 
     Where the image is wider or higher than the model camera's sensor, the sensor is cropped: pixels keep their shape.
+
+    Raises:
+        UnknownNameError: The model has no such camera.
+        ValueError: Intrinsics per environment, for another number of environments.
     """
     if camera.intrinsics is not None:
+        _check_count(camera, "intrinsics", getattr(camera.intrinsics, "num_envs", None))
         return camera.intrinsics
     index = camera_mount(camera, scene)[0]
     if index < 0:
@@ -89,6 +91,7 @@ def check_cameras(
         if missing := [plane.value for plane in camera.planes if plane not in backend.supported_planes]:
             raise ValueError(f"render backend {name!r} does not make {missing} of camera {camera.name!r}")
         camera_mount(camera, scene)
+        camera_projection(camera, scene)
 
 
 def check_snapshot(snapshot: "RenderSnapshot", scene: SceneDescription, uses_model_cameras: bool) -> None:
@@ -121,6 +124,11 @@ def rotation_matrices(quaternions: np.ndarray) -> np.ndarray:
         (2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)),
     )
     return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
+
+
+def _check_count(camera: CameraDescriptor, what: str, num_envs: int | None) -> None:
+    if num_envs not in (None, camera.num_envs):
+        raise ValueError(f"camera {camera.name!r} has {what} for {num_envs} environments, not for {camera.num_envs}")
 
 
 def _index(kind: str, name: str | int, find, parts) -> int:
