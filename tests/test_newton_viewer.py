@@ -14,14 +14,16 @@ from rich.console import Console
 from scipy.spatial import ConvexHull
 
 from scene_data import SceneDataFormat, SimulationCfg, SimulationContext
-from scene_data.backends import MujocoPhysicsCfg
+from scene_data.backends import MujocoPhysicsCfg, NewtonPhysicsCfg
 from scene_data.cli.view import View, run_view
 from scene_data.errors import MissingDependencyError
 from scene_data.extra_geometry import GeometryBatch
 from scene_data.visualizers import NewtonVisualizerCfg
 from tests.gl_drivers import DRIVERS, needs_gl, screen
 
+newton = pytest.importorskip("newton")
 newton_window = pytest.importorskip("scene_data.visualizers.newton_window")
+GRAPHICS = newton_window.GRAPHICS
 
 pytestmark = needs_gl
 
@@ -338,6 +340,43 @@ class TestBinding:
             assert viewer.scene.state.body_q.shape == (sim.get_scene_data_provider().transform_count,)
 
 
+class TestNewtonEngine:
+    @pytest.fixture
+    def sim(self) -> Iterator[SimulationContext]:
+        builder = newton.ModelBuilder()
+        for height in (0.5, 1.0):
+            body = builder.add_body(xform=wp.transform((0.0, 0.0, height), wp.quat_identity()), mass=1.0)
+            builder.add_shape_box(body, hx=HALF[0], hy=HALF[1], hz=HALF[2], color=(1.0, 0.0, 0.0))
+        physics = NewtonPhysicsCfg(builder, num_envs=2)
+        with SimulationContext(SimulationCfg(physics, visualizer_cfgs=[viewer_cfg(env_spacing=2.0)])) as sim:
+            yield sim
+
+    def test_its_poses_are_bound_without_a_copy(self, sim):
+        (viewer,) = sim.visualizers
+        sim.step()
+        viewer.get_frame()
+        assert viewer.scene.state.body_q.ptr == sim.physics.state.body_q.ptr
+
+    def test_its_bodies_can_be_pulled_at(self, sim):
+        (viewer,) = sim.visualizers
+        viewer.get_frame()
+        offset = viewer.scene.offsets[1]
+        above = wp.vec3(offset[0], offset[1], 3.0)
+        picking = viewer.window.picking
+        GRAPHICS.call(picking.pick, viewer.scene.state, above, wp.vec3(0.0, 0.0, -1.0))
+        assert picking.pick_body == 3
+        picking.pick_target = wp.vec3(1.0, 0.0, 2.0)
+        state = sim.physics.model.state()
+        viewer.apply_forces(state)
+        forces = state.body_f.numpy()
+        assert not forces[:3].any()
+        assert forces[3, 0] > 0.0
+
+    def test_those_of_other_engines_cannot(self, model):
+        with open_context(model) as sim:
+            assert not sim.visualizers[0].window.picking_enabled
+
+
 class TestSeveral:
     def test_each_has_its_own_picture_and_life(self, model):
         with open_context(model, viewers=2) as sim:
@@ -485,7 +524,7 @@ class TestMistakes:
         code = """
 import mujoco
 from scene_data import SimulationCfg, SimulationContext
-from scene_data.backends import MujocoPhysicsCfg
+from scene_data.backends import MujocoPhysicsCfg, NewtonPhysicsCfg
 from scene_data.visualizers import NewtonVisualizerCfg
 import threading
 model = mujoco.MjModel.from_xml_string("<mujoco/>")

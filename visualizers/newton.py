@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,6 +150,17 @@ class NewtonVisualizer(BaseVisualizer):
     def show_markers(self, markers: PackedGeometry | None) -> None:
         """Show extra geometry in place of what was shown before."""
         self._markers = markers
+
+    def apply_forces(self, state: Any) -> None:
+        """Add to a Newton engine's state what the user pulls at with the mouse.
+
+        Call it where other forces are added: after they are cleared, and before the solver's step.
+
+        Args:
+            state: The `newton.State` that is stepped; `body_f` is added to.
+        """
+        if self.window is not None and self.window.picking_enabled:
+            self.window.picking.apply_force(state)
 
     def get_frame(self) -> NDArray[np.uint8]:
         """The picture, uint8 (height, width, 3): what the window shows, or without one the present state.

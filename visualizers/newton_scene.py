@@ -71,6 +71,9 @@ class NewtonScene:
         self.state = look.model.state()
         window.set_model(look.model)
         window.set_world_offsets((spacing, spacing, 0.0) if is_spread else (0.0, 0.0, 0.0))
+        # The user's pull is for a solver that knows these bodies; an engine that is none would not hear of it.
+        is_whole = self._mapping is None and len(env_ids) == scene.num_envs
+        window.pick_from(scene.native("newton_model") if is_whole else None)
         self.offsets = window.world_offsets.numpy().astype(np.float64)[: len(env_ids)]
         self._deformables = NewtonDeformables(window, provider, scene, env_ids, self.offsets, groups)
         self._markers = NewtonMarkers(window, env_ids, self.offsets)

@@ -116,12 +116,18 @@ class NewtonWindow(ViewerGL):
             super().__init__(width, height, headless=headless, paused=paused)
         except Exception as error:  # whatever the drivers raise, the reader has to know what to install
             raise NoGraphicsError(headless, f"{error}. {_INSTALL_EGL if headless else _INSTALL_X}.") from error
-        self.picking_enabled = False
+        self.pick_from(None)
         self.renderer.exposure = _EXPOSURE
         # Newton's own answer is about all windows of the process.
         self.renderer.has_exit = lambda: self.close_requested
         self.renderer.window.push_handlers(on_close=self._ask_to_close)
         self.renderer.set_title(title)
+
+    def pick_from(self, model: Any | None) -> None:
+        """Let the user pull at bodies of a Newton model, which has those that are shown. None ends it."""
+        self.picking_enabled = model is not None
+        if model is not None:
+            self.picking = type(self.picking)(model, world_offsets=self.world_offsets)
 
     def take(self, state: Any, seconds: float) -> None:
         """Take a state to draw. Nothing of it is read later."""
