@@ -47,18 +47,23 @@ class ViewerThread:
         self._calls.put((future, function, arguments))
         return future
 
-    def result(self, future: Future) -> Any:
+    def result(self, future: Future, timeout: float | None = None) -> Any:
         """What a call returned; what it raised is raised.
+
+        Args:
+            future: The call.
+            timeout: How long to wait for it [s]; None is as long as for any other.
 
         Raises:
             ViewerHangError: It did not return in time.
         """
+        timeout = self.timeout if timeout is None else timeout
         try:
-            return future.result(self.timeout)
+            return future.result(timeout)
         except TimeoutError:
             if future.done():  # the call itself raised it
                 raise
-            raise ViewerHangError(self.name, self.timeout) from None
+            raise ViewerHangError(self.name, timeout) from None
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Make a call and wait for it."""

@@ -21,6 +21,7 @@ _logger = logging.getLogger(__name__)
 _IDLE_SECONDS = 1.0 / 60.0
 _CATCH_UP_SECONDS = 0.25
 _STEP_TIMEOUT = 10.0
+_FIRST_UPDATE_GRACE = 120.0
 
 Point = tuple[float, float, float]
 
@@ -36,6 +37,7 @@ class _Viewing:
         self._period = 1.0 / frequency if frequency else 0.0
         self._due_at = 0.0
         self._elapsed = 0.0
+        self._has_shown_anything = False
         self.thread = ViewerThread(self.name, getattr(cfg, "step_timeout", _STEP_TIMEOUT))
 
     def is_due(self, dt: float) -> bool:
@@ -46,6 +48,11 @@ class _Viewing:
     def make_due(self) -> None:
         """Have the next update come at once."""
         self._due_at = 0.0
+
+    def timeout(self) -> float:
+        """How long the update that was started may take [s]; the first may compile."""
+        grace, self._has_shown_anything = 0.0 if self._has_shown_anything else _FIRST_UPDATE_GRACE, True
+        return self.thread.timeout + grace
 
     def start_update(self, frames: "_CameraFrames", has_markers: bool, markers: Any) -> Future:
         """Have its thread update it; the result says whether it is still open."""
@@ -111,7 +118,8 @@ class Viewers:
             for viewer in created:
                 viewing = _Viewing(viewer)
                 self._viewings.append(viewing)
-                viewing.thread.call(viewer.initialize, provider)
+                # Without a limit: it may compile, and the program has not begun yet.
+                viewing.thread.submit(viewer.initialize, provider).result()
         except BaseException:
             for viewing in tuple(self._viewings):
                 self._drop(viewing)
@@ -138,21 +146,21 @@ class Viewers:
         due = [viewing for viewing in tuple(self._viewings) if viewing.is_due(dt)]
         if not due:
             return False
-        if any(viewing.viewer.requires_forward_before_step() for viewing in due):
+        if any(self._ask_all("requires_forward_before_step", False, due).values()):
             forward()
-        frames = _camera_frames(cameras, {name for viewing in due for name in _ask(viewing, "wanted_cameras", ())})
-        marking = {viewing for viewing in due if _ask(viewing, "wants_markers", False)}
+        wanted = self._ask_all("wanted_cameras", (), due)
+        marking = {viewing for viewing, wants in self._ask_all("wants_markers", False, due).items() if wants}
+        frames = _camera_frames(cameras, {name for names in wanted.values() for name in names})
         markers = _markers(collect_markers) if marking else None
+        due = [viewing for viewing in due if viewing in self._viewings]
         updates = [(viewing, viewing.start_update(frames, viewing in marking, markers)) for viewing in due]
         for viewing, update in updates:
-            self._finish(viewing, update)
-        requests = [_ask(viewing, "consume_reset_request", False) for viewing in self._viewings]
-        return any(requests)
+            self._finish(viewing, update, viewing.timeout())
+        return any(self._ask_all("consume_reset_request", False).values())
 
     def is_paused(self) -> bool:
         """Whether somebody wants the simulation to wait; asks every viewer once."""
-        pauses = [viewing.viewer.is_training_paused() for viewing in self._viewings]
-        return any(pauses)
+        return any(self._ask_all("is_training_paused", False).values())
 
     def idle(self) -> None:
         """Pass a moment of a pause, real time."""
@@ -161,7 +169,7 @@ class Viewers:
 
     def pace(self, dt: float) -> None:
         """Wait until `dt` [s] of simulation time may have passed at the slowest speed that a viewer asks for."""
-        factors = [factor for each in self._viewings if (factor := _ask(each, "real_time_factor", None))]
+        factors = [factor for factor in self._ask_all("real_time_factor", None).values() if factor]
         if not factors:
             self._paced_until = 0.0
             return
@@ -201,9 +209,26 @@ class Viewers:
             if hear := getattr(viewing.viewer, method, None):
                 self._finish(viewing, viewing.thread.submit(hear, *arguments), is_update=False)
 
-    def _finish(self, viewing: _Viewing, call: Future, is_update: bool = True) -> None:
+    def _ask_all(self, question: str, default: Any, viewings: Sequence[_Viewing] | None = None) -> dict[_Viewing, Any]:
+        """What these viewers answer, or all. One of another framework may not know the question."""
+        answers = {}
+        for viewing in tuple(self._viewings if viewings is None else viewings):
+            if viewing not in self._viewings:  # it failed at a question before
+                continue
+            ask = getattr(viewing.viewer, question, None)
+            try:
+                answers[viewing] = default if ask is None else ask()
+            except Exception:  # whatever it is, the simulation goes on
+                self._fail(viewing)
+        return answers
+
+    def _fail(self, viewing: _Viewing) -> None:
+        _logger.exception("The viewer %r failed; the simulation goes on without it.", viewing.name)
+        self._drop(viewing)
+
+    def _finish(self, viewing: _Viewing, call: Future, timeout: float | None = None, is_update: bool = True) -> None:
         try:
-            is_open = viewing.thread.result(call) or not is_update
+            is_open = viewing.thread.result(call, timeout) or not is_update
         except ViewerHangError as error:
             _logger.error("%s It is left behind; the simulation goes on without it.", error)
             self._viewings.remove(viewing)
@@ -211,13 +236,11 @@ class Viewers:
             viewing.thread.end_later()
             return
         except Exception:
-            _logger.exception("The viewer %r failed; the simulation goes on without it.", viewing.name)
-            is_open = False
+            self._fail(viewing)
         else:
             if not is_open:
                 _logger.info("The viewer %r was closed.", viewing.name)
-        if not is_open:
-            self._drop(viewing)
+                self._drop(viewing)
 
     def _drop(self, viewing: _Viewing) -> Exception | None:
         """Close a viewer and forget it; the failure, if it failed to close, is logged and returned."""
@@ -242,12 +265,6 @@ def _creator(cfg: Any) -> Callable[[], Any]:
         viewer = visualizers.get(getattr(cfg, "visualizer_type", type(cfg).__name__))
         return lambda: viewer(cfg)
     return create
-
-
-def _ask(viewing: _Viewing, question: str, default: Any) -> Any:
-    """A question that viewers of other frameworks may not know."""
-    ask = getattr(viewing.viewer, question, None)
-    return default if ask is None else ask()
 
 
 def _markers(collect: Callable[[], Any]) -> Any:

@@ -290,13 +290,14 @@ class TestFailures:
         woken = threading.Event()
         with open_context(model, RecorderCfg(step_timeout=0.2), RecorderCfg()) as sim:
             hanging, healthy = sim.visualizers
+            sim.step()  # the first update may compile, and is waited for
             hanging.behave = woken.wait
             start = time.monotonic()
             sim.step()
             assert time.monotonic() - start < 2.0
             assert sim.visualizers == (healthy,)
             sim.step()
-            assert sim.simulation_time_ns == 20_000_000
+            assert sim.simulation_time_ns == 30_000_000
             assert "'recorder' did not return within 0.2 s" in caplog.text
             woken.set()
             deadline = time.monotonic() + 5.0

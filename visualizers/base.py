@@ -34,7 +34,8 @@ class VisualizerCfg:
         enable_live_plots: Whether `live_plots` are shown.
         live_plots: Functions that return the present value of a scalar, by name.
         camera_images: Cameras of the simulation whose images are shown beside the scene.
-        step_timeout: How long an update may take before the viewer counts as hung and is dropped [s].
+        step_timeout: How long an update may take before the viewer counts as hung and is dropped [s]. The first one, in
+            which it may compile, has two minutes more, and initialization has no limit.
 
     Raises:
         ValueError: A number that cannot be used.
@@ -171,6 +172,10 @@ class BaseVisualizer(ABC):
     def requires_forward_before_step(self) -> bool:
         """Whether `SimulationContext.forward()` has to come before `step`. Never for what reads the provider."""
         return False
+
+    def get_visualized_env_ids(self) -> list[int]:
+        """The environments that it shows, in order."""
+        return self.env_ids.tolist()
 
     def consume_reset_request(self) -> bool:
         """Whether its user asked for a reset since the last call."""
