@@ -1,39 +1,17 @@
-"""ROS 2 on the wire: what another process receives, whose demand renders, and readers that stall or die."""
+"""What only ROS 2 has: domains, and rclpy where there is one."""
 
-import os
-import signal
 import sys
 import threading
 import types
-from pathlib import Path
 
 import mujoco
-import numpy as np
 import pytest
-from listening import WAIT_S, Listener, digest, wait_until
-from test_simulation import OPTIONS, SIDE, TOP, XML, open_context
+from listening import WAIT_S
+from ros_rigs import open_ros2
+from test_simulation import TOP, XML, open_context
 
-from scene_data.camera import CameraCfg
 from scene_data.errors import MissingDependencyError
-from scene_data.renderers import PlaneKind
-from scene_data.renderers.transports import CameraPublicationTransport, Ros2Transport, TransportStatusCode
-
-STEP_NS = 10_000_000
-LOOPBACK = """
-<CycloneDDS><Domain id="any">
-  <General>
-    <Interfaces><NetworkInterface name="lo"/></Interfaces>
-    <AllowMulticast>false</AllowMulticast>
-  </General>
-  <Discovery>
-    <ParticipantIndex>auto</ParticipantIndex>
-    <Peers><Peer address="localhost"/></Peers>
-    <LeaseDuration>2 s</LeaseDuration>
-  </Discovery>
-</Domain></CycloneDDS>
-"""
-# Of our own, so that two runs on one machine hear nothing of each other.
-DOMAIN = 1 + os.getpid() % 200
+from scene_data.renderers.transports import Ros2Transport, TransportStatusCode
 
 
 @pytest.fixture(scope="module")
@@ -42,137 +20,16 @@ def model() -> mujoco.MjModel:
 
 
 @pytest.fixture(scope="module")
-def dds():
-    pytest.importorskip("cyclonedds", reason="the extra 'ros2' is not installed")
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("CYCLONEDDS_URI", LOOPBACK)
-        environment.setenv("ROS_DOMAIN_ID", str(DOMAIN))
-        yield
-
-
-@pytest.fixture
-def listen(dds):
-    listeners = []
-
-    def start(topic: str, type_name: str = "sensor_msgs/Image") -> Listener:
-        script = Path(__file__).parent / "ros2_listener.py"
-        command = [sys.executable, str(script), str(DOMAIN), topic, type_name]
-        listeners.append(Listener(command, dict(os.environ)))
-        return listeners[-1]
-
-    yield start
-    for listener in listeners:
-        listener.kill()
+def domain():
+    with open_ros2() as rig:
+        yield rig.domain
 
 
 def captures(sim) -> int:
     return sim.render_core.stats()["captures"]
 
 
-def step_until(sim, condition, what: str) -> None:
-    wait_until(condition, what, meanwhile=sim.step)
-
-
-def test_another_process_receives_the_pixels(model, listen):
-    with open_context(model, cameras=(TOP,)) as sim:
-        ros = sim.add_transport(Ros2Transport("/robot", environment=1))
-        reader = sim.add_transport(CameraPublicationTransport()).register("top", history=2)
-        color = listen("/robot/top/image_raw")
-        depth = listen("/robot/top/depth/image")
-        raw_depth = listen("/robot/top/depth/image_raw")
-        info = listen("/robot/top/camera_info", "sensor_msgs/CameraInfo")
-        tf = listen("/tf", "tf2_msgs/TFMessage")
-        clock = listen("/clock", "rosgraph_msgs/Clock")
-        expected: dict[int, dict[PlaneKind, np.ndarray]] = {}
-        listeners = (color, depth, raw_depth, info, tf, clock)
-
-        def step() -> None:
-            sim.physics.set_control(np.array([[0.0], [1.0]]))
-            sim.step()
-            frames = reader.acquire()
-            expected[frames.simulation_time_ns] = {
-                plane: lease.numpy()[1].copy() for plane, lease in frames.leases.items()
-            }
-            ros.flush(WAIT_S)
-
-        wait_until(lambda: all(len(listener.heard) >= 5 for listener in listeners), "all is heard", meanwhile=step)
-        assert ros.status.ok
-    for stamp, frame_id, encoding, height, width, step_length, sha in color.heard:
-        assert (frame_id, encoding, height, width, step_length) == ("robot/top_optical_frame", "rgb8", "24", "32", "96")
-        assert sha == digest(expected[int(stamp)][PlaneKind.RGB])
-    for stamp, _, encoding, _, _, step_length, sha in depth.heard:
-        assert (encoding, step_length) == ("32FC1", "128")
-        assert sha == digest(expected[int(stamp)][PlaneKind.DEPTH])
-    for stamp, _, encoding, _, _, step_length, sha in raw_depth.heard:
-        assert (encoding, step_length) == ("16UC1", "64")
-        assert sha == digest(np.rint(expected[int(stamp)][PlaneKind.DEPTH] * 1000).astype(np.uint16))
-    focal = 12.0 / np.tan(np.radians(30.0))
-    k = [float(value) for value in info.heard[0][2:]]
-    assert k == pytest.approx([focal, 0, 15.5, 0, focal, 11.5, 0, 0, 1])
-    _, parent, child, *numbers = tf.heard[0]
-    assert (parent, child) == ("world", "robot/top_optical_frame")
-    assert [abs(float(number)) for number in numbers] == pytest.approx([0, 0, 3, 1, 0, 0, 0], abs=1e-6)
-    times = [int(stamp) for (stamp,) in clock.heard]
-    assert times == sorted(times)
-    assert set(times) <= set(expected)
-
-
-def test_no_reader_no_render_and_demand_follows_those_who_come_and_go(model, listen):
-    with open_context(model, cameras=(TOP, SIDE)) as sim:
-        ros = sim.add_transport(Ros2Transport("/demand"))
-        for _ in range(5):
-            sim.step()
-        assert captures(sim) == 0
-        listener = listen("/demand/top/depth/image")
-        step_until(sim, lambda: len(listener.heard) >= 3, "frames arrive")
-        core = sim.render_core
-        assert core.acquire_latest(1, PlaneKind.DEPTH) is not None
-        assert core.acquire_latest(1, PlaneKind.RGB) is None, "a plane that nobody listens to was rendered"
-        assert core.acquire_latest(2, PlaneKind.DEPTH) is None, "a camera that nobody listens to was rendered"
-        listener.send_signal(signal.SIGKILL)
-        step_until(sim, lambda: not ros._cameras["top"].planes[1].has_readers(), "the killed reader is noticed")
-        sim.step()
-        count = captures(sim)
-        for _ in range(5):
-            sim.step()
-        assert captures(sim) == count
-        again = listen("/demand/top/image_raw")
-        step_until(sim, lambda: again.heard, "a reader that comes later is served")
-        assert ros.status.ok
-
-
-def test_a_reader_that_never_reads_slows_nobody(model, listen):
-    camera = CameraCfg("top", 160, 120, ("rgb",), options=OPTIONS)
-    with open_context(model, cameras=(camera,)) as sim:
-        ros = sim.add_transport(Ros2Transport("/stalled"))
-        stalled, lively = listen("/stalled/top/image_raw"), listen("/stalled/top/image_raw")
-        step_until(sim, lambda: stalled.heard and lively.heard, "both listen")
-        stalled.send_signal(signal.SIGSTOP)
-        count = len(lively.heard)
-        for _ in range(60):
-            sim.step()
-            assert ros.flush(WAIT_S), "the stalled reader holds the worker"
-        # It is heard from until its lease is over, and served no worse after that.
-        step_until(sim, lambda: len(lively.heard) >= count + 60, "frames go on")
-        assert set(sim.render_core.stats()["turn_outcomes"]) == {"OK"}
-        assert ros.status.ok
-
-
-def test_topics_and_demand_outlive_a_reload(model, listen):
-    with open_context(model, cameras=(TOP, SIDE)) as sim:
-        ros = sim.add_transport(Ros2Transport("/reloaded"))
-        listener = listen("/reloaded/top/image_raw")
-        step_until(sim, lambda: listener.heard, "frames arrive")
-        sim.step()
-        sim.reload(model, cameras=(CameraCfg("top", 16, 8, options=OPTIONS),))
-        assert "/reloaded/side/depth/image" not in ros.topics
-        before = len(listener.heard)
-        step_until(sim, lambda: listener.heard[-1][3:5] == ["8", "16"], "frames of the new model arrive")
-        sizes = [tuple(words[3:5]) for words in listener.heard[before:]]
-        assert sizes == sorted(sizes, reverse=True), "an old frame after a new one"
-
-
-def test_nothing_is_left_of_a_closed_transport(model, dds):
+def test_nothing_is_left_of_a_closed_transport(model, domain):
     with open_context(model, cameras=(TOP,)) as sim:
         before = set(threading.enumerate())
         ros = sim.add_transport(Ros2Transport("/short"))
