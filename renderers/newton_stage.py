@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from scene_data.appearance_state import NOTHING_SET, AppearanceState
 from scene_data.interop.newton import build_newton_look, newton_scale
-from scene_data.scene import SceneDescription
+from scene_data.scene import SceneDescription, ShapeDescription
 
 from . import newton_kernels as kernels
 from .render_core.snapshots import RenderSnapshot
@@ -23,7 +23,7 @@ GEOM, FLEX = 5, 9
 class NewtonStage:
     """The Newton model for one choice of visible groups, and its sensor.
 
-    What stands in the world itself is in the model once, until environments differ in that too.
+    A shape that stands in the world itself is in the model once, until environments differ in it too.
 
     Args:
         scene: The scene.
@@ -42,22 +42,24 @@ class NewtonStage:
         self._scene = scene
         self._groups = groups
         self._device = device
-        self._build(shares_world=True)
+        self._build(frozenset())
 
-    def _build(self, shares_world: bool) -> None:
+    def _build(self, apart: frozenset[ShapeDescription]) -> None:
+        """Make a model with one of these for each environment, wherever they stand."""
         device, groups = self._device, self._groups
         look = build_newton_look(
-            self._scene, device, is_drawn=lambda part: part.group in groups, is_shared=lambda shape: shares_world
+            self._scene, device, is_drawn=lambda part: part.group in groups, is_shared=lambda shape: shape not in apart
         )
-        self.model = look.model
-        self.state: Any = look.model.state()
+        self._apart = apart
+        self.model: Any = look.model
+        self.state: Any = self.model.state()
         self.sensor = SensorCamera(look.model)
         self.sensor.create_default_light()
         self.flex = wp.vec2i(look.flexes[0], FLEX) if look.flexes else wp.vec2i(-1, -1)
         self.shape_object = wp.array(look.shapes, dtype=wp.int32, device=device)
         self._has_surfaces = bool(look.flexes)
         self._shapes = look.shapes
-        worlds: Any = look.model.shape_world
+        worlds = self.model.shape_world
         self._env_of_shape = np.zeros(0, np.int32) if worlds is None else worlds.numpy()
         self._dressed = NOTHING_SET
 
@@ -65,8 +67,9 @@ class NewtonStage:
         """Give the shapes of each environment their colours and sizes. Costs nothing when nothing was set since."""
         if appearance is self._dressed:
             return
-        if self._differ_in_world(appearance.shape_colors) or self._differ_in_world(appearance.shape_sizes):
-            self._build(shares_world=False)
+        differing = self._differing_in_world(appearance.shape_colors, appearance.shape_sizes)
+        if differing:
+            self._build(self._apart | differing)
         colors, sizes, shapes = appearance.shape_colors, appearance.shape_sizes, self._scene.shapes
         if colors is not self._dressed.shape_colors:
             rows = self._rows(colors, np.array([shape.rgba for shape in shapes]))
@@ -91,12 +94,14 @@ class NewtonStage:
         if self._has_surfaces:
             self.sensor.sync_deformable_meshes(self.state)
 
-    def _differ_in_world(self, table: NDArray[np.float32] | None) -> bool:
-        """Whether environments differ in what stands in the world itself, and is in the model only once."""
-        if table is None:
-            return False
-        shared = table[:, self._shapes[self._env_of_shape < 0]]
-        return bool((shared != shared[:1]).any())
+    def _differing_in_world(self, *tables: NDArray[np.float32] | None) -> frozenset[ShapeDescription]:
+        """Shapes that environments differ in, and that are in the model only once."""
+        shared = self._shapes[self._env_of_shape < 0]
+        differs = np.zeros(len(shared), bool)
+        for table in tables:
+            if table is not None:
+                differs |= (table[:, shared] != table[:1, shared]).any(axis=(0, 2))
+        return frozenset(self._scene.shapes[index] for index in shared[differs])
 
     def _rows(self, table: NDArray[np.float32] | None, initial: NDArray[np.float32]) -> NDArray[np.float32]:
         """Copies of the rows of the model's shapes, from a table (N, S, k) or else from the scene's own (S, k)."""

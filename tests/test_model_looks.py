@@ -10,6 +10,7 @@ from looks import BALL, BOX, assert_same, ball_depth, box_mask, changed, open_si
 
 from scene_data import SimulationContext
 from scene_data.extra_geometry import GeometryBatch
+from scene_data.renderers import SnapshotPool
 
 pytest.importorskip("torch")
 
@@ -80,13 +81,17 @@ def test_textures_show(sim):
     np.testing.assert_array_equal(after["rgb"][[0, 2]], before["rgb"][[0, 2]])
 
 
-def test_held_frames_and_turns_in_flight_have_copies(sim):
+def test_snapshots_have_copies(sim):
     geoms = expand(sim, "geom_rgba")
-    held = sim.cameras["front"].data
-    copy = held["rgb"].clone()
-    geoms[:, BALL] = (0, 0, 0, 1)
-    assert (sim.cameras["front"].data["rgb"] != copy).any()
-    assert (held["rgb"] == copy).all()
+    pool = SnapshotPool()
+    pool.activate(sim.provider, 1)
+    snapshot = pool.acquire(sim.provider, 1).snapshot
+    before = geoms.copy()
+    geoms[:] = 0.0
+    assert snapshot.model_looks.keys() == {"geom_rgba"}
+    np.testing.assert_array_equal(snapshot.model_looks["geom_rgba"].numpy(), before)
+    snapshot.release()
+    np.testing.assert_array_equal(pool.acquire(sim.provider, 1).snapshot.model_looks["geom_rgba"].numpy(), geoms)
 
 
 def test_what_is_set_takes_their_place_and_gives_it_back(sim):
