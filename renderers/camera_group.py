@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, TypeVar
 
+from scene_data.appearance import Appearance
 from scene_data.camera import CameraCfg
 from scene_data.provider import SceneDataProvider
 from scene_data.renderers.camera_data import CameraData
@@ -72,6 +73,11 @@ class CameraGroup(Mapping[str, Camera]):
     def core(self) -> RenderCore:
         """The render core behind the cameras."""
         return self._pipeline.core
+
+    @property
+    def appearance(self) -> Appearance:
+        """What the environments look like, to be changed in each of them: colours, textures, sizes, lights."""
+        return self._pipeline.appearance
 
     @property
     def dropped_turns(self) -> int:

@@ -4,16 +4,17 @@ import mujoco
 import numpy as np
 import pytest
 import warp as wp
-from looks import BALL, BOX, FRONT, NUM_ENVS, assert_same, box_mask, changed, open_sim, seen, shoot
+from looks import BALL, BOX, FRONT, NUM_ENVS, XML, assert_same, box_mask, changed, open_sim, seen, shoot
 
-from scene_data import SimulationCfg, SimulationContext
+from scene_data import SceneDataProvider, SimulationCfg, SimulationContext
 from scene_data.appearance import Appearance
 from scene_data.appearance_state import NOTHING_SET
-from scene_data.backends import MujocoPhysicsCfg
+from scene_data.backends import MujocoPhysicsCfg, MujocoSceneDataBackend
 from scene_data.backends.mjcf_scene import describe_model
 from scene_data.camera import CameraCfg
 from scene_data.errors import UnknownNameError
 from scene_data.extra_geometry import GeometryBatch
+from scene_data.renderers import CameraGroup
 
 torch = pytest.importorskip("torch")
 
@@ -160,6 +161,24 @@ class TestWhen:
 
 def box(shape: tuple[int, ...]) -> np.ndarray:
     return np.broadcast_to(box_mask(), shape[:3])
+
+
+class TestInLoopsOfOnesOwn:
+    def test_a_group_of_cameras_has_looks_too(self):
+        model = mujoco.MjModel.from_xml_string(XML)
+        provider = SceneDataProvider(MujocoSceneDataBackend(model, mujoco.MjData(model)))
+        with CameraGroup([FRONT], provider) as cameras:
+            before = cameras["front"].data["rgb"].clone()
+            cameras.appearance.set_shape_colors(GREEN, "box")
+            after = cameras["front"].data["rgb"]
+            np.testing.assert_array_equal((after != before).any(-1)[0].numpy(), box_mask())
+
+    def test_a_group_refuses_what_its_render_backend_cannot_show(self):
+        model = mujoco.MjModel.from_xml_string(XML)
+        provider = SceneDataProvider(MujocoSceneDataBackend(model, mujoco.MjData(model)))
+        refused = pytest.raises(ValueError, match="'newton' cannot change textures at run time")
+        with CameraGroup([FRONT], provider, render_backend="newton") as cameras, refused:
+            cameras.appearance.set_textures("red")
 
 
 class TestWithExtraGeometry:

@@ -88,11 +88,12 @@ class RenderPipeline:
         max_frame_bytes: Budget of the frame store; None is what `held_frames` needs.
         held_frames: Frames per plane that consumers can hold beside the latest and the next one.
         geometry: Sources of extra geometry, asked once per turn.
-        appearance: The looks of environments; its lock is the physics lock.
+        appearance: The looks of environments, with the physics lock as its lock; None makes them.
 
     Attributes:
         core: The render core.
         cameras: The cameras by name.
+        appearance: The looks of environments.
         dropped_turns: Turns that found the core busy, in the free-running mode.
         dropped_snapshots: Turns that found both snapshot slots in use.
 
@@ -133,7 +134,9 @@ class RenderPipeline:
         self._transports = TransportSet()
         self._geometry = GeometrySources(()) if geometry is None else geometry
         self._geometry_failure = ""
-        self._appearance = appearance or Appearance(lambda: provider.backend.describe_scene())
+        self.appearance = appearance or Appearance(
+            lambda: provider.backend.describe_scene(), physics_lock, self.require_randomization
+        )
         self._is_closed = False
         self._guard = InFlightGuard()
         self._turn_lock = threading.Lock()
@@ -317,7 +320,7 @@ class RenderPipeline:
             if not self._guard.enter():
                 result.snapshot.release()
                 return FrameStatus(FrameStatusCode.STOPPED, message="The model is being reloaded.")
-            result.snapshot.appearance = self._appearance.state
+            result.snapshot.appearance = self.appearance.state
             record = self._live.capture(result.snapshot)
             self._poses.capture(result.snapshot, (plan.camera_id for plan in plans if self._is_for_transports(plan)))
             return Turn(plans, result.snapshot, now, self.provider.env_time_ns, self._state_version(), record)
@@ -561,7 +564,7 @@ class RenderPipeline:
     def _state_version(self) -> StateVersion:
         backend = self.provider.backend
         return (
-            (self._live.settings.version, self._geometry.version, self._appearance.version),
+            (self._live.settings.version, self._geometry.version, self.appearance.version),
             self._clock(),
             backend.transforms_timestamp,
             backend.cameras_timestamp,
