@@ -123,8 +123,6 @@ class ShardedTracer:
         """
         self.rig.apply(snapshot.camera_settings)
         extra = self._upload_extra(snapshot)
-        for shard in self._shards:
-            shard.scene.dress(snapshot)
         views = [self._view(self.rig.look(shot, self.tracer, extra is not None), shot) for shot in frames]
         drawn = {view.look.drawn for view in views}
         tiles = [
@@ -133,6 +131,8 @@ class ShardedTracer:
             for tile in view.tiles
         ]
         snapshot.begin_read()
+        for shard in self._shards:
+            shard.scene.dress(snapshot)
         with on_device(self.tracer.device):
             self._crew.run([partial(shard.place, drawn, snapshot, extra) for shard in self._shards])
             self._crew.run(tiles)
