@@ -447,7 +447,9 @@ from scene_data.visualizers.newton_window import GRAPHICS
 from pyglet.window import key
 
 model = mujoco.MjModel.from_xml_string(t.MODEL)
-with t.open_context(model, viewers=2, headless=None, update_frequency=None) as sim:
+plotted = []
+settings = dict(live_plots={"height": lambda: plotted.append(1) or 1.0}, camera_images=("front",))
+with t.open_context(model, viewers=2, headless=None, update_frequency=None, **settings) as sim:
     first, second = sim.visualizers
     def press(viewer, symbol):
         GRAPHICS.call(viewer.window.renderer.window.dispatch_event, "on_key_press", symbol, 0)
@@ -462,6 +464,12 @@ with t.open_context(model, viewers=2, headless=None, update_frequency=None) as s
         t.assert_box_is_seen(viewer.get_frame(), "r", points)
         t.assert_box_is_seen(viewer.screenshot(500, 300), "r", points, size=(500, 300))
         t.assert_box_is_seen(viewer.get_frame(), "r", points)
+    assert plotted and first.wanted_cameras() == ("front",)
+    first.show_camera_images({"front": np.zeros((1, 8, 8, 3), np.uint8)})
+    assert not sim.simulation_time_ns == 0
+    first._ask_for_reset()
+    sim.step()
+    assert sim.simulation_time_ns == 0
     assert not first.is_training_paused()
     press(first, key.SPACE)
     assert first.is_training_paused() and first.is_training_paused()

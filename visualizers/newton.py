@@ -85,6 +85,7 @@ class NewtonVisualizer(BaseVisualizer):
         if self.window is None:
             return
         if not self._is_headless and self._is_drawn():
+            self._plot()
             GRAPHICS.call(self._take)
             self._drawing = GRAPHICS.submit(self.window.draw)
             self._drawn_since = time.monotonic()
@@ -186,7 +187,6 @@ class NewtonVisualizer(BaseVisualizer):
         self.window = NewtonWindow(cfg.width, cfg.height, self._is_headless, cfg.start_paused, title)
         self.window.set_reset_callback(self._ask_for_reset)
         self._show(provider)
-        self._take()
 
     def _show(self, provider: SceneDataProvider) -> None:
         window = self.window
@@ -215,15 +215,12 @@ class NewtonVisualizer(BaseVisualizer):
         if self.window is None or self._scene is None:
             return
         self.window.make_current()
-        if self._has_panel() and self.cfg.enable_live_plots:
-            for name, value in self.cfg.live_plots.items():
-                self.window.log_scalar(name, float(value()))
         self._scene.read()
         self._scene.show(self._markers)
 
     def _take_picture(self, size: tuple[int, int] | None) -> NDArray[np.uint8]:
         assert self.window is not None
-        if self._is_headless:
+        if self._is_headless or self._drawing is None:
             self._take()
         return self.window.picture(*(size or self.window.size))
 
@@ -256,6 +253,11 @@ class NewtonVisualizer(BaseVisualizer):
             GRAPHICS.call(self._close_window)
         finally:
             GRAPHICS.release()
+
+    def _plot(self) -> None:
+        if self.window is not None and self._has_panel() and self.cfg.enable_live_plots:
+            for name, value in self.cfg.live_plots.items():
+                GRAPHICS.call(self.window.log_scalar, name, float(value()))
 
     def _has_panel(self) -> bool:
         return self.window is not None and self.window.ui is not None and self.window.ui.is_available
