@@ -3,6 +3,7 @@
 import itertools
 import socket
 import struct
+import time
 import xmlrpc.client
 from typing import Any
 
@@ -11,11 +12,7 @@ _numbers = itertools.count()
 
 
 class Ros1Subscriber:
-    """One connection to the publisher of a topic.
-
-    Raises:
-        OSError: Nobody publishes it.
-    """
+    """One connection to the publisher of a topic, waited for."""
 
     def __init__(self, master_uri: str, topic: str):
         caller = f"/subscriber_{next(_numbers)}"
@@ -57,9 +54,11 @@ def _counted(data: bytes) -> bytes:
 
 def _address_of(master_uri: str, caller: str, topic: str) -> tuple[str, int]:
     master: Any = xmlrpc.client.ServerProxy(master_uri)
-    published = dict(master.getSystemState(caller)[2][0])
-    if topic not in published:
-        raise ConnectionError(f"nobody publishes {topic}")
+    deadline = time.monotonic() + _TIMEOUT_S
+    while topic not in (published := dict(master.getSystemState(caller)[2][0])):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"nobody publishes {topic}")
+        time.sleep(0.02)
     publisher: Any = xmlrpc.client.ServerProxy(master.lookupNode(caller, published[topic][0])[2])
     _, _, (_, host, port) = publisher.requestTopic(caller, topic, [["TCPROS"]])
     return host, port

@@ -1,14 +1,9 @@
 """Camera frames over ROS 1, through rospy."""
 
 import importlib
-import logging
 import os
-import threading
-import xmlrpc.client
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlparse
 
 from scene_data.errors import MissingDependencyError
 
@@ -20,20 +15,15 @@ from .camera_messages import (
     ImageContent,
     TransformContent,
 )
-from .status import TransportError, TransportStatus, TransportStatusCode
+from .ros1_master import MasterWatch, Registrar
+from .status import TransportStatus
 from .topics import MessageType, TopicTransport, TopicWriter, Wire
 
 __all__ = ["MissingRosError", "Ros1Transport"]
 
-_logger = logging.getLogger(__name__)
-
 _NODE = "scene_data"
 _DEPTH = 2
-_WATCH_INTERVAL_S = 0.5
-_MASTER_TIMEOUT_S = 2.0
 _NS_PER_S = 1_000_000_000
-
-_OK = TransportStatus(TransportStatusCode.OK)
 
 
 class MissingRosError(MissingDependencyError):
@@ -144,11 +134,12 @@ class _Ros1:
 class _Ros1Wire(Wire):
     def __init__(self, ros: _Ros1):
         self._ros = ros
-        self._master = _MasterWatch(os.environ.get("ROS_MASTER_URI", "http://localhost:11311"))
+        self._master = MasterWatch(os.environ.get("ROS_MASTER_URI", "http://localhost:11311"))
         if not ros.rospy.core.is_initialized():
             # Signals are the program's own; more than one simulation may run on one master.
             ros.rospy.init_node(_NODE, anonymous=True, disable_signals=True)
         self._topics: dict[str, _Ros1Topic] = {}
+        self._registrar = Registrar()
         self._master.start(self._register_again)
 
     @property
@@ -156,11 +147,12 @@ class _Ros1Wire(Wire):
         return self._master.status
 
     def open(self, topic: str, message_type: MessageType) -> TopicWriter:
-        writer = _Ros1Topic(self._ros, topic, message_type, self._topics)
+        writer = _Ros1Topic(self._ros, topic, message_type, self._registrar, self._topics)
         self._topics[topic] = writer
         return writer
 
     def close(self) -> None:
+        self._registrar.close()
         self._master.stop()
 
     def _register_again(self) -> None:
@@ -171,102 +163,50 @@ class _Ros1Wire(Wire):
 
 
 class _Ros1Topic(TopicWriter):
-    def __init__(self, ros: _Ros1, topic: str, message_type: MessageType, topics: dict[str, "_Ros1Topic"]):
-        message_class = ros.message_class(message_type)
-        self.type_name: str = message_class._type
+    """A topic that is on offer as soon as the master knows of it.
+
+    rospy sends to each subscriber from a thread of its own, out of a queue of its own that drops the oldest message.
+    """
+
+    def __init__(
+        self,
+        ros: _Ros1,
+        topic: str,
+        message_type: MessageType,
+        registrar: Registrar,
+        topics: dict[str, "_Ros1Topic"],
+    ):
+        self._message_class = ros.message_class(message_type)
+        self.type_name: str = self._message_class._type
         self._ros = ros
         self._topic = topic
+        self._registrar = registrar
         self._topics = topics
-        self._publisher = ros.rospy.Publisher(topic, message_class, queue_size=_DEPTH, tcp_nodelay=True)
+        self._publisher: Any = None
+        registrar.do(self._advertise)
 
     @property
     def reader_count(self) -> int:
-        return self._publisher.get_num_connections()
+        publisher = self._publisher
+        return 0 if publisher is None else publisher.get_num_connections()
 
     def encode(self, content: Content) -> Any:
         return self._ros.message(content)
 
     def send(self, message: Any) -> None:
-        self._publisher.publish(message)
+        publisher = self._publisher
+        if publisher is not None:
+            publisher.publish(message)
 
     def close(self) -> None:
         self._topics.pop(self._topic, None)
-        self._publisher.unregister()
+        self._registrar.do(self._withdraw)
 
+    def _advertise(self) -> None:
+        rospy = self._ros.rospy
+        self._publisher = rospy.Publisher(self._topic, self._message_class, queue_size=_DEPTH, tcp_nodelay=True)
 
-class _MasterWatch:
-    """Looks after the master, on a thread of its own.
-
-    Raises:
-        TransportError: No master answers.
-    """
-
-    def __init__(self, uri: str):
-        self.uri = uri
-        self.status = _OK
-        self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
-        try:
-            self._pid = self._ask_pid()
-        except OSError as error:
-            raise TransportError("Publishing over ROS 1 is not possible", self._unreachable(error)) from error
-
-    def start(self, register_again: Any) -> None:
-        """Watch, and call `register_again` once a master has come back."""
-        self._thread = threading.Thread(target=self._run, args=(register_again,), name="ros master watch", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopped.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def call(self, method: str, *arguments: Any) -> Any:
-        """Ask the master.
-
-        Raises:
-            OSError: It does not answer.
-        """
-        transport = _TimeoutTransport(_MASTER_TIMEOUT_S)
-        with xmlrpc.client.ServerProxy(self.uri, transport=transport) as master:
-            try:
-                code, message, value = getattr(master, method)(*arguments)
-            except xmlrpc.client.Error as error:
-                raise ConnectionError(str(error)) from error
-        if code != 1:
-            raise ConnectionError(message)
-        return value
-
-    def _run(self, register_again: Any) -> None:
-        while not self._stopped.wait(_WATCH_INTERVAL_S):
-            try:
-                pid = self._ask_pid()
-                if pid != self._pid or not self.status.ok:
-                    register_again()
-                    _logger.info("The ROS master at %s is back", self.uri)
-                self._pid, self.status = pid, _OK
-            except OSError as error:
-                if self.status.ok:
-                    _logger.warning("The ROS master at %s does not answer: %s", self.uri, error)
-                self.status = self._unreachable(error)
-
-    def _ask_pid(self) -> int:
-        return self.call("getPid", f"/{_NODE}")
-
-    def _unreachable(self, error: OSError) -> TransportStatus:
-        host = urlparse(self.uri).netloc or self.uri
-        return TransportStatus(TransportStatusCode.MASTER_UNREACHABLE, f"No ROS master answers at {host}: {error}")
-
-
-class _TimeoutTransport(xmlrpc.client.Transport):
-    """HTTP that does not wait for ever."""
-
-    def __init__(self, timeout: float):
-        super().__init__()
-        self._timeout = timeout
-
-    def make_connection(self, host: Any) -> Any:
-        connection = super().make_connection(host)
-        with suppress(AttributeError):
-            connection.timeout = self._timeout
-        return connection
+    def _withdraw(self) -> None:
+        publisher, self._publisher = self._publisher, None
+        if publisher is not None:
+            publisher.unregister()
