@@ -9,14 +9,16 @@ from numpy.typing import NDArray
 __all__ = ["checked_envs", "checked_rows", "on_host"]
 
 
-def checked_envs(env_ids: Sequence[int] | Any | None, num_envs: int) -> NDArray[np.int64]:
-    """Indices of environments, from a sequence, an array or a tensor; None is all of them.
+def checked_envs(env_ids: Sequence[int] | slice | Any | None, num_envs: int) -> NDArray[np.int64]:
+    """Indices of environments, from a sequence, an array, a tensor or a slice; None is all of them.
 
     Raises:
         ValueError: They are no indices, or not of environments that there are.
     """
     if env_ids is None:
         return np.arange(num_envs)
+    if isinstance(env_ids, slice):
+        return np.arange(num_envs)[env_ids]
     envs = on_host(env_ids)
     if envs.dtype == bool:
         raise ValueError("env_ids must be indices of environments, not a mask")

@@ -208,7 +208,14 @@ class TestWithExtraGeometry:
 
 class TestSelection:
     @pytest.mark.parametrize(
-        "env_ids", [[2, 0], np.array([2, 0]), torch.tensor([2, 0]), wp.array([2, 0], dtype=int, device="cpu")]
+        "env_ids",
+        [
+            [2, 0],
+            np.array([2, 0]),
+            torch.tensor([2, 0]),
+            wp.array([2, 0], dtype=int, device="cpu"),
+            slice(None, None, -2),
+        ],
     )
     def test_environments_come_in_any_form(self, sim, env_ids):
         before = shoot(sim)
