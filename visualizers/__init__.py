@@ -8,10 +8,10 @@ from scene_data.optional import optional_libraries
 from .base import BaseVisualizer, VisualizerCfg
 
 if TYPE_CHECKING:
-    from .rerun import RerunVisualizer
-    from .rerun_cfg import RerunVisualizerCfg
     from .newton import NewtonVisualizer
     from .newton_cfg import NewtonVisualizerCfg
+    from .rerun import RerunVisualizer
+    from .rerun_cfg import RerunVisualizerCfg
     from .usd import UsdVisualizer
     from .usd_cfg import UsdVisualizerCfg
     from .viser import ViserVisualizer
@@ -30,10 +30,10 @@ _LAZY = {
 
 __all__ = [
     "BaseVisualizer",
-    "RerunVisualizer",
-    "RerunVisualizerCfg",
     "NewtonVisualizer",
     "NewtonVisualizerCfg",
+    "RerunVisualizer",
+    "RerunVisualizerCfg",
     "UsdVisualizer",
     "UsdVisualizerCfg",
     "ViserVisualizer",

@@ -160,8 +160,9 @@ class NewtonVisualizer(BaseVisualizer):
         Args:
             state: The `newton.State` that is stepped; `body_f` is added to.
         """
-        if self.window is not None and self.window.picking_enabled:
-            self.window.picking.apply_force(state)
+        picking = None if self.window is None or not self.window.picking_enabled else self.window.picking
+        if picking is not None:
+            picking.apply_force(state)
 
     def get_frame(self) -> NDArray[np.uint8]:
         """The picture, uint8 (height, width, 3): what the window shows, or without one the present state.

@@ -24,7 +24,8 @@ class _Mesh:
     rows: slice
     points: wp.array
     indices: wp.array
-    rgba: tuple[float, ...]
+    rgb: tuple[float, float, float]
+    opacity: float
 
 
 class NewtonDeformables:
@@ -82,8 +83,8 @@ class NewtonDeformables:
                 mesh.points,
                 mesh.indices,
                 backface_culling=False,
-                color=mesh.rgba[:3],
-                opacity=mesh.rgba[3],
+                color=mesh.rgb,
+                opacity=mesh.opacity,
             )
         if len(self._ends):
             places, scales = _capsules(shown[self._ends], self._radii)
@@ -98,7 +99,8 @@ class NewtonDeformables:
 
     def _mesh(self, name: str, rows: slice, elements: NDArray[np.int64], rgba: NDArray[np.float32]) -> _Mesh:
         points = wp.zeros(rows.stop - rows.start, dtype=wp.vec3f, device=self._device)
-        return _Mesh(name, rows, points, self._array(elements.ravel(), wp.int32), tuple(rgba.tolist()))
+        red, green, blue, opacity = (float(value) for value in rgba)
+        return _Mesh(name, rows, points, self._array(elements.ravel(), wp.int32), (red, green, blue), opacity)
 
     def _array(self, values: NDArray, dtype: object) -> wp.array:
         return wp.array(np.ascontiguousarray(values), dtype=dtype, device=self._device)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,11 +96,13 @@ class NewtonScene:
         self._window.take(self.state, self._provider.simulation_time_ns * 1e-9)
 
 
-def _mapping(provider: SceneDataProvider, scene: SceneDescription, env_ids: NDArray[np.int64]) -> tuple:
+def _mapping(
+    provider: SceneDataProvider, scene: SceneDescription, env_ids: NDArray[np.int64]
+) -> tuple[Any, int | None]:
     """Mapping and count that bring the poses of these environments; None for the first ones, whose order is native."""
     if np.array_equal(env_ids, np.arange(len(env_ids))):
         return None, None
-    paths = [path for env in env_ids.tolist() for path in scene.body_paths(env)]
+    paths: list[str | None] = [path for env in env_ids.tolist() for path in scene.body_paths(env)]
     return provider.create_mapping(paths), len(paths)
 
 

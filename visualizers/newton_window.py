@@ -20,7 +20,7 @@ from scene_data.viewer_thread import ViewerThread
 
 with optional_libraries("Newton's viewer"):
     import pyglet
-    from newton.viewer import ViewerGL
+    from newton.viewer import Picking, ViewerGL
 
 __all__ = ["GRAPHICS", "NewtonWindow", "NoGraphicsError", "has_screen"]
 
@@ -127,7 +127,7 @@ class NewtonWindow(ViewerGL):
         """Let the user pull at bodies of a Newton model, which has those that are shown. None ends it."""
         self.picking_enabled = model is not None
         if model is not None:
-            self.picking = type(self.picking)(model, world_offsets=self.world_offsets)
+            self.picking = Picking(model, world_offsets=self.world_offsets)
 
     def take(self, state: Any, seconds: float) -> None:
         """Take a state to draw. Nothing of it is read later."""
