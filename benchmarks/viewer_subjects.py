@@ -16,7 +16,7 @@ from viewer_crowd import Crowd
 from scene_data import SceneDataProvider
 from scene_data.formats import SceneDataFormat
 
-__all__ = ["PEERS", "RATE_HZ", "SUBJECTS", "Subject", "installed", "open_watched"]
+__all__ = ["DRAWS_LATER", "PEERS", "RATE_HZ", "SUBJECTS", "Subject", "installed", "open_watched"]
 
 RATE_HZ = 30.0
 _WINDOW = (640, 400)
@@ -156,6 +156,9 @@ PEERS = {
     "usd": ("newton's usd",),
 }
 """Ours, and what each is measured against."""
+
+DRAWS_LATER = ("newton",)
+"""Those whose `update` returns before anything is drawn, so that its time says nothing about drawing."""
 
 _LIBRARIES = {"viser": "viser", "rerun": "rerun", "newton": "newton", "usd": "pxr", "mjviser": "mjviser"}
 

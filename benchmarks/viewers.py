@@ -24,7 +24,7 @@ import warp as wp
 from rich.console import Console
 from rich.table import Table
 from viewer_crowd import Crowd, robot
-from viewer_subjects import PEERS, RATE_HZ, SUBJECTS, installed, open_watched
+from viewer_subjects import DRAWS_LATER, PEERS, RATE_HZ, SUBJECTS, installed, open_watched
 
 LIMIT = 0.9
 _SETTLE_S = 1.0
@@ -142,6 +142,8 @@ def _times_faster(name: str, results: dict[str, Updates]) -> str:
             count = min(len(results[name].wall), len(results[peer].wall))
             pairs = np.divide(results[peer].wall[:count], results[name].wall[:count])
             ratios.append(f"{statistics.median(pairs):.1f} ({peer})")
+    if name in DRAWS_LATER:
+        return "(it is drawn on another thread)"
     return ", ".join(ratios)
 
 

@@ -4,6 +4,8 @@ import logging
 import socket
 import threading
 import time
+import urllib.request
+from xml.etree import ElementTree
 
 import mujoco
 import pytest
@@ -282,8 +284,6 @@ class TestWebViewers:
     @pytest.mark.parametrize("name", WEB_VIEWERS)
     def test_clearing_the_instance_leaves_no_thread_and_no_port(self, model, name):
         pytest.importorskip(name)
-        if name not in visualizers.names():
-            pytest.skip(f"there is no viewer {name!r}")
         before = set(threading.enumerate())
         cfg_type = visualizers.get(name).cfg_type
         cfgs = [cfg_type(update_frequency=None, **WEB_VIEWERS[name]) for _ in range(2)]
@@ -303,11 +303,20 @@ class TestWebViewers:
     @pytest.mark.parametrize("name", WEB_VIEWERS)
     def test_no_browser_opens_and_only_this_machine_is_served_unless_told_otherwise(self, name):
         pytest.importorskip(name)
-        if name not in visualizers.names():
-            pytest.skip(f"there is no viewer {name!r}")
         cfg = visualizers.get(name).cfg_type()
         assert cfg.open_browser is False
         assert cfg.bind_address == "127.0.0.1"
+
+    @pytest.mark.parametrize("name", WEB_VIEWERS)
+    def test_a_cell_of_a_notebook_shows_the_page(self, model, name):
+        pytest.importorskip(name)
+        with open_context(model, visualizers.get(name).cfg_type(**WEB_VIEWERS[name]), DummyCfg()) as sim:
+            web, without_page = sim.visualizers
+            source = ElementTree.fromstring(web._repr_html_()).attrib["src"]
+            assert source == web.address
+            with urllib.request.urlopen(source, timeout=10) as answer:
+                assert b"<html" in answer.read().lower()
+            assert without_page._repr_html_() is None
 
     def test_a_view_set_before_initialization_is_the_first_that_is_seen(self, model):
         pytest.importorskip("viser")

@@ -1,5 +1,6 @@
 """What every viewer is: a configuration, and an object that a simulation initializes, steps and closes."""
 
+import html
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from scene_data.requirements import check_requirements
 __all__ = ["BaseVisualizer", "VisualizerCfg"]
 
 Point = tuple[float, float, float]
+
+_NOTEBOOK_HEIGHT = 600
 
 
 @dataclass(kw_only=True)
@@ -215,6 +218,13 @@ class BaseVisualizer(ABC):
             NotImplementedError: This viewer takes no pictures.
         """
         raise NotImplementedError(f"the viewer {self.name!r} takes no screenshots")
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows of it: the page, where it has one."""
+        if self.address is None or not self.address.startswith("http"):
+            return None
+        style = f"width: 100%; height: {_NOTEBOOK_HEIGHT}px; border: none"
+        return f'<iframe src="{html.escape(self.address)}" style="{style}" allow="fullscreen"></iframe>'
 
     def play(self) -> None:  # noqa: B027 - nothing to do unless overridden
         """The simulation goes on."""
