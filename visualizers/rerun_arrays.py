@@ -16,6 +16,9 @@ _TRANSLATION = rr.Transform3D.descriptor_translation()
 _QUATERNION = rr.Transform3D.descriptor_quaternion()
 _SCALE = rr.Transform3D.descriptor_scale()
 
+_NO_SIZE = 1e-9
+"""Too small to be seen. Rerun takes 0 for no transform at all."""
+
 
 class _Batch:
     """Values of a component that are in Rerun's layout already."""
@@ -55,5 +58,5 @@ def transform(position: pa.Array, quaternion: pa.Array, is_there: bool) -> list[
     """The frame of an entity, (x, y, z, w), in arrays of length 1; one that is not there has no size."""
     pose = [component(_TRANSLATION, position), component(_QUATERNION, quaternion)]
     if not is_there:
-        pose.append(component(_SCALE, as_rows(np.zeros((1, 3), np.float32))))
+        pose.append(component(_SCALE, as_rows(np.full((1, 3), _NO_SIZE, np.float32))))
     return pose
