@@ -60,6 +60,7 @@ def tiny_tiles(monkeypatch) -> None:
     """Tiles as small as they are for large images."""
     monkeypatch.setattr(tiles, "_MIN_SHADED_RAYS", 300)
     monkeypatch.setattr(tiles, "_MIN_RAYS", 300)
+    monkeypatch.setattr(tiles, "_MAX_SHADED_RAYS", 700)
     monkeypatch.setattr(tiles, "_MAX_RAYS", 700)
 
 
@@ -168,7 +169,7 @@ def test_newtons_tiles_do_not_show(model, states, cameras, monkeypatch):
     shown = [replace(cameras[name], planes=planes) for name in ("front", "off centre", "parallel")]
     whole = shoot(NewtonRenderBackend(threads=1), model, states, shown)
     monkeypatch.setattr(tiles, "_MIN_SHADED_RAYS", 300)
-    monkeypatch.setattr(tiles, "_MAX_RAYS", 700)
+    monkeypatch.setattr(tiles, "_MAX_SHADED_RAYS", 700)
     tiled = shoot(NewtonRenderBackend(threads=3), model, states, shown)
     for key, frame in whole.items():
         np.testing.assert_array_equal(tiled[key], frame)

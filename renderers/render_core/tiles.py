@@ -9,7 +9,8 @@ _TILES_PER_THREAD = 3
 # About a millisecond of work, a few times as much as it takes to launch a tile. Rays that are not shaded cost less.
 _MIN_SHADED_RAYS = 1 << 11
 _MIN_RAYS = 1 << 13
-# The scratch memory of a tile stays in a core's cache.
+# The scratch memory of a tile stays small, and in a core's cache. What is not shaded hardly needs any.
+_MAX_SHADED_RAYS = 1 << 15
 _MAX_RAYS = 1 << 16
 # As much as fills any GPU.
 _MAX_DEVICE_RAYS = 1 << 22
@@ -21,10 +22,10 @@ def rays_per_tile(rays: int, threads: int, *, is_cpu: bool, shaded: bool) -> int
     A few tiles for each thread, so that all of them have something to do until the end, however much slower one tile
     is than another. A single thread needs no more tiles than the scratch memory asks for.
     """
-    most = _MAX_RAYS if is_cpu else _MAX_DEVICE_RAYS
-    if threads == 1:
-        return most
-    return min(most, max(_MIN_SHADED_RAYS if shaded else _MIN_RAYS, ceil(rays / (_TILES_PER_THREAD * threads))))
+    least, most = (_MIN_SHADED_RAYS, _MAX_SHADED_RAYS) if shaded else (_MIN_RAYS, _MAX_RAYS)
+    if not is_cpu:
+        most = _MAX_DEVICE_RAYS
+    return most if threads == 1 else min(most, max(least, ceil(rays / (_TILES_PER_THREAD * threads))))
 
 
 def row_bands(height: int, rays_per_row: int, most: int) -> list[slice]:
