@@ -170,6 +170,67 @@ def test_sizes_share_one_geometry_with_a_texture_too_unless_it_lies_at_its_own_s
         assert dice.batched_scales[1].tolist() == pytest.approx([0.1, 0.2, 0.3])
 
 
+LIMP = """
+<mujoco>
+  <worldbody>
+    <body name="rod" pos="0 0 1"><joint type="slide" axis="0 0 1"/><geom size=".05"/>
+      <body name="tip" pos=".5 0 0"><joint axis="0 1 0"/><geom size=".05"/></body></body>
+    <flexcomp name="cable" type="grid" count="5 1 1" spacing=".1 .1 .1" pos="1 0 2" dim="1" radius=".01"/>
+    <flexcomp name="jelly" type="grid" count="3 3 3" spacing=".1 .1 .1" pos="2 0 2" dim="3" radius=".01">
+      <edge equality="true"/></flexcomp>
+  </worldbody>
+  <deformable>
+    <skin name="sleeve" vertex="0 0 1.1  .5 0 1.1  0 .1 1.1  .5 .1 1.1" face="0 1 2  1 3 2" rgba="1 0 1 1">
+      <bone body="rod" bindpos="0 0 1" bindquat="1 0 0 0" vertid="0 2" vertweight="1 1"/>
+      <bone body="tip" bindpos=".5 0 1" bindquat="1 0 0 0" vertid="1 3" vertweight="1 1"/>
+    </skin>
+  </deformable>
+</mujoco>
+"""
+
+
+class TestDeforming:
+    @pytest.mark.parametrize("engine", ["mujoco", "mujoco_batch"])
+    def test_skins_cables_and_solids_follow_the_engine(self, engine, watched):
+        model = mujoco.MjModel.from_xml_string(LIMP)
+        settings = ViserVisualizerCfg(port=0, update_frequency=None, env_spacing=4.0)
+        cfg = SimulationCfg(MujocoPhysicsCfg(model, engine, num_envs=2), visualizer_cfgs=[settings])
+        with SimulationContext(cfg) as sim:
+            viewer = viewer_of(sim)
+            parts = {
+                "cable": (nodes(viewer)["/scene/lines/0"], "points"),
+                "jelly": (nodes(viewer)["/scene/deforming/1"], "vertices"),
+                "sleeve": (nodes(viewer)["/scene/deforming/2"], "vertices"),
+            }
+            first = {name: getattr(handle, values).copy() for name, (handle, values) in parts.items()}
+            for _ in range(20):
+                sim.step()
+            points = sim.provider.get_geometry_points()
+            for name, (handle, values) in parts.items():
+                expected = np.stack([points[f"/World/envs/env_{env}/{name}"].numpy() for env in range(2)])
+                expected = expected + grid_offsets(2, 4.0)[:, None]
+                if values == "points":
+                    expected = np.stack((expected[:, :-1], expected[:, 1:]), axis=2)
+                shown = getattr(handle, values)
+                np.testing.assert_allclose(shown, expected.reshape(shown.shape), atol=1e-5, err_msg=name)
+                assert (first[name] - shown)[..., 2].max() > 1e-3, f"{name} has not fallen"
+
+    def test_what_is_hidden_is_not_sent_until_it_is_shown(self, watched):
+        with open_context(mujoco.MjModel.from_xml_string(LIMP)) as sim:
+            viewer = viewer_of(sim)
+            jelly = nodes(viewer)["/scene/deforming/1"]
+            viewer._panel.groups_wanted[0] = False
+            sim.step()
+            before = jelly.vertices
+            for _ in range(10):
+                sim.step()
+            assert jelly.vertices is before
+            viewer._panel.groups_wanted[0] = True
+            sim.step()
+            points = sim.provider.get_geometry_points()["/World/envs/env_0/jelly"].numpy()
+            np.testing.assert_allclose(jelly.vertices, points, atol=1e-6)
+
+
 class TestUpdates:
     def test_they_hold_poses_of_what_moves_and_is_seen_and_nothing_else(self):
         with open_context(mujoco.MjModel.from_xml_string(MIXED), num_envs=8) as sim:

@@ -11,6 +11,7 @@ from scene_data.provider import SceneDataProvider
 from scene_data.scene import SceneDescription
 
 from .deforming import DeformingAsset, DeformingPoints, deforming_assets, for_all_envs, with_texture
+from .viser_updates import send_update
 
 __all__ = ["ViserDeformables"]
 
@@ -45,8 +46,7 @@ class ViserDeformables:
         self._scene = scene
         self._env_count = len(env_ids)
         self.handles: list[tuple[int, Any]] = []
-        self._meshes: list[tuple[Any, slice]] = []
-        self._lines: list[tuple[Any, NDArray[np.int64]]] = []
+        self._parts: list[tuple[Any, str, slice | NDArray[np.int64]]] = []
         assets = deforming_assets(scene) if len(env_ids) else []
         self._points = DeformingPoints(provider, scene, assets, env_ids, offsets)
         self.read()
@@ -65,12 +65,11 @@ class ViserDeformables:
         self._points.read()
 
     def send(self) -> None:
-        """Send what has moved."""
-        shown = self._points.shown
-        for handle, rows in self._meshes:
-            handle.vertices = shown[rows]
-        for handle, ends in self._lines:
-            handle.points = shown[ends]
+        """Send what has moved and can be seen."""
+        for handle, name, rows in self._parts:
+            points = self._points.shown[rows]
+            if handle.visible and not np.array_equal(points, getattr(handle, name)):
+                send_update(handle, **{name: points.copy()})
 
     def _add_mesh(self, name: str, asset: DeformingAsset, rows: slice) -> None:
         # viser puts no image on a mesh whose points move.
@@ -84,7 +83,7 @@ class ViserDeformables:
             side="double",
         )
         self.handles.append((asset.group, handle))
-        self._meshes.append((handle, rows))
+        self._parts.append((handle, "vertices", rows))
 
     def _add_lines(self, name: str, thickness: float, group: int, chosen: Sequence[tuple[DeformingAsset, int]]) -> None:
         ends = [start + for_all_envs(asset.elements, asset.count, self._env_count) for asset, start in chosen]
@@ -101,4 +100,4 @@ class ViserDeformables:
             thickness_units="world",
         )
         self.handles.append((group, handle))
-        self._lines.append((handle, indices))
+        self._parts.append((handle, "points", indices))
