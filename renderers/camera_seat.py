@@ -29,6 +29,10 @@ class CameraHost(Protocol):
         """Turns that were started after the one that this camera shows."""
         ...
 
+    def lag_ns(self, seat: "CameraSeat") -> int:
+        """Simulation time that has passed since what this camera shows [ns]."""
+        ...
+
     def change(self, seat: "CameraSeat", change: Callable[[CameraSetting], CameraSetting]) -> None:
         """Change what is set about this camera, from the next snapshot on."""
         ...

@@ -119,8 +119,16 @@ class Camera:
 
     @property
     def lag(self) -> int:
-        """Turns that were started after the one that `data` shows: 0 in the synchronous mode, 1 if pipelined."""
+        """Turns that were started after the one that `data` showed last: 0 in the synchronous mode, 1 if pipelined.
+
+        In the free-running mode, turns that were dropped are not among them; `lag_ns` says how old the frame is.
+        """
         return self._seat.host.lag(self._seat)
+
+    @property
+    def lag_ns(self) -> int:
+        """Simulation time that has passed since what `data` showed last [ns]."""
+        return self._seat.host.lag_ns(self._seat)
 
     def set_world_poses(
         self,

@@ -2,6 +2,7 @@
 
 import mujoco
 import warp as wp
+from mujoco_warp._src.render_util import compute_ray
 
 from .render_core.camera_tables import camera_pose
 
@@ -238,26 +239,26 @@ def write_rays(
     width: int,
     height: int,
     camera: int,
+    projection: wp.array[int],
+    fovy: wp.array2d[float],
+    sensor_size: wp.array[wp.vec2],
     intrinsic: wp.array2d[wp.vec4],
-    orthographic_pixel: float,
+    near: float,
     ray: wp.array[wp.vec3],
     ray_offset: wp.array[wp.vec3],
 ):
     """Rays of one camera, in its frame, through the pixel centres, row by row from the top left.
 
-    They are those of environment 0. `intrinsic` and `orthographic_pixel` are as in `resolve_distance`.
+    They are those of environment 0, to the last bit as the tracer would compute them: when environments begin to
+    differ, the pictures of those that nothing was set about stay what they were.
     """
     y, x = wp.tid()
     i = y * width + x
-    u = float(x) + 0.5 - 0.5 * float(width)
-    v = float(y) + 0.5 - 0.5 * float(height)
-    if orthographic_pixel > 0.0:
-        ray[i] = wp.vec3(0.0, 0.0, -1.0)
-        ray_offset[i] = wp.vec3(u * orthographic_pixel, -v * orthographic_pixel, 0.0)
-    else:
-        k = intrinsic[0, camera]
-        ray[i] = wp.normalize(wp.vec3((u + k[2]) / k[0], -(v + k[3]) / k[1], -1.0))
-        ray_offset[i] = wp.vec3(0.0)
+    direction, offset = compute_ray(
+        projection[camera], fovy[0, camera], sensor_size[camera], intrinsic[0, camera], width, height, x, y, near
+    )
+    ray[i] = direction
+    ray_offset[i] = offset
 
 
 @wp.kernel

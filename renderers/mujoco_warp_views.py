@@ -99,6 +99,7 @@ class CameraRig(CameraTables):
 
     Attributes:
         has_orthographic: Whether any is orthographic, which the tracer's kernel is built for.
+        near: Distance of the near plane [m], which the tracer aims its rays through.
         projection: The tracer's number for how each projects (C,).
         fovy: What the images of orthographic cameras cover vertically (1, C) [m].
         sensor_size: Width and height of each image (C,): lengths on the sensor are pixels.
@@ -112,6 +113,7 @@ class CameraRig(CameraTables):
         kinds = mujoco.mjtProjection
         numbers = [int(kinds.mjPROJ_ORTHOGRAPHIC if height else kinds.mjPROJ_PERSPECTIVE) for height in heights]
         self.has_orthographic = any(heights)
+        self.near = scene.near
         self.projection = wp.array(numbers, dtype=int, device=device)
         self.fovy = wp.array([heights], dtype=float, device=device)
         self.sensor_size = wp.array(sizes, dtype=wp.vec2, device=device)
@@ -163,7 +165,16 @@ class ShotTables:
         wp.launch(
             kernels.write_rays,
             dim=(self.height, self.width),
-            inputs=[self.width, self.height, index, rig.intrinsic, rig.orthographic_pixel(index)],
+            inputs=[
+                self.width,
+                self.height,
+                index,
+                rig.projection,
+                rig.fovy,
+                rig.sensor_size,
+                rig.intrinsic,
+                rig.near,
+            ],
             outputs=[self._ray, self._ray_offset],
             device=rig.device,
         )

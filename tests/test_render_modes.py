@@ -53,6 +53,7 @@ def test_pipelined_frames_lag_by_exactly_one_step(model):
             sim.step()
             data = sim.cameras["top"].data
             assert sim.cameras["top"].lag == 1
+            assert sim.cameras["top"].lag_ns == 10_000_000
             assert data.info.simulation_time_ns == (step - 1) * 10_000_000
         assert sim.render_core.stats()["turns"] == 5
 
@@ -74,6 +75,7 @@ def test_free_running_physics_never_waits_and_what_is_dropped_is_counted(model, 
         assert sim.physics.batch.time[0] == pytest.approx(0.05)
         assert sim.cameras["top"].data is first
         assert sim.cameras["top"].lag == 1
+        assert sim.cameras["top"].lag_ns == 50_000_000
         assert sim.dropped_turns == 4
         gate.opened.set()
         sim.render_core.finish_or_cancel_render_turn(DEADLINE)

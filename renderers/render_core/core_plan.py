@@ -8,7 +8,9 @@ from scene_data.errors import SceneDataError, UnmetRequirementError
 from scene_data.registry import backends, renderers
 from scene_data.scene import SceneDescription
 
+from ..camera_data import rendered_plane
 from ..camera_seat import describe_camera
+from ..disabled import DisabledRenderBackend
 from .backend import RenderBackend
 from .camera import CameraDescriptor
 from .capacity import (
@@ -18,7 +20,6 @@ from .capacity import (
     compute_warm_slot_count,
 )
 from .core import RenderCore
-from .layout import PlaneKind
 from .status import FrameStatus
 
 __all__ = ["HELD_FRAMES", "CorePlan", "UnsupportedPlaneError"]
@@ -28,21 +29,21 @@ HELD_FRAMES = 2
 
 
 class UnsupportedPlaneError(SceneDataError, ValueError):
-    """A camera that asks for a plane that its render backend does not make.
+    """A camera that asks for what its render backend does not make.
 
     Attributes:
         camera: The camera's name.
-        plane: What it asks for.
+        data_type: What it asks for.
         able: Names of the render backends that make it.
     """
 
-    def __init__(self, render_backend: str, camera: str, plane: PlaneKind, able: Iterable[str]):
+    def __init__(self, render_backend: str, camera: str, data_type: str, able: Iterable[str]):
         self.camera = camera
-        self.plane = plane
+        self.data_type = data_type
         self.able = tuple(able)
         makers = ", ".join(self.able) if self.able else "none that is installed"
         super().__init__(
-            f"Camera {camera!r} asks for {plane.value!r}, which render backend {render_backend!r} does not make. "
+            f"Camera {camera!r} asks for {data_type!r}, which render backend {render_backend!r} does not make. "
             f"Render backends that do: {makers}."
         )
 
@@ -90,7 +91,7 @@ class CorePlan:
             raise ValueError(f"camera names must be unique, but {repeated} is given more than once")
         supported = renderers.get(render_backend).supported_planes
         descriptors = tuple(describe_camera(cfg, index, scene, supported) for index, cfg in enumerate(cameras, start=1))
-        _check_backend(render_backend, renderers.get(render_backend), scene, descriptors)
+        _check_backend(render_backend, renderers.get(render_backend), scene, cameras)
         histories = [(camera.id, held_frames) for camera in descriptors]
         needed = compute_frame_byte_capacity(descriptors, histories)
         least = sum(camera.layout(plane).byte_length for camera in descriptors for plane in camera.planes)
@@ -117,17 +118,22 @@ class CorePlan:
 
 
 def _check_backend(
-    name: str, backend: type[RenderBackend], scene: SceneDescription, cameras: Sequence[CameraDescriptor]
+    name: str, backend: type[RenderBackend], scene: SceneDescription, cameras: Sequence[CameraCfg]
 ) -> None:
     for need in getattr(backend, "requires", ()):
         if scene.native(need) is None:
             able = [other for other, physics in backends.installed() if need in getattr(physics, "provides", ())]
             raise UnmetRequirementError(f"render backend {name!r}", need, able)
     for camera in cameras:
-        for plane in camera.planes:
-            if plane not in backend.supported_planes:
-                raise UnsupportedPlaneError(name, camera.name, plane, _makers(plane))
+        for data_type in camera.data_types:
+            if not _makes(backend, camera, data_type):
+                makers = [
+                    other
+                    for other, able in renderers.installed()
+                    if able is not DisabledRenderBackend and _makes(able, camera, data_type)
+                ]
+                raise UnsupportedPlaneError(name, camera.name, data_type, makers)
 
 
-def _makers(plane: PlaneKind) -> list[str]:
-    return [name for name, backend in renderers.installed() if plane in backend.supported_planes]
+def _makes(backend: type[RenderBackend], camera: CameraCfg, data_type: str) -> bool:
+    return rendered_plane(camera, data_type, backend.supported_planes) in backend.supported_planes

@@ -196,6 +196,12 @@ class RenderPipeline:
             sensor = self._sensor_of(seat)
             return self._turn_count - sensor.turn if sensor.data is not None else 0
 
+    def lag_ns(self, seat: CameraSeat) -> int:
+        """Simulation time that has passed since what a camera shows [ns]."""
+        with self._turn_lock:
+            sensor = self._sensor_of(seat)
+            return self._clock() - sensor.data.info.simulation_time_ns if sensor.data is not None else 0
+
     def change(self, seat: CameraSeat, change: Callable[[CameraSetting], CameraSetting]) -> None:
         """Change what is set about a camera, from the next snapshot on."""
         self.require("applies_camera_settings", "cameras that change at run time")
