@@ -220,8 +220,8 @@ class BaseVisualizer(ABC):
         raise NotImplementedError(f"the viewer {self.name!r} takes no screenshots")
 
     def _repr_html_(self) -> str | None:
-        """What a notebook shows of it: the page, where it has one."""
-        if self.address is None or not self.address.startswith("http"):
+        """What a notebook shows of it: the page, where it has one that is open."""
+        if self.is_closed or self.address is None or not self.address.startswith("http"):
             return None
         style = f"width: 100%; height: {_NOTEBOOK_HEIGHT}px; border: none"
         return f'<iframe src="{html.escape(self.address)}" style="{style}" allow="fullscreen"></iframe>'
