@@ -130,6 +130,39 @@ def test_another_library_reads_back_what_was_rendered(model, tmp_path):
     assert abs(top[0].transform.rotation.x) == pytest.approx(1.0)
 
 
+def test_the_file_is_as_its_specification_and_foxglove_have_ros2(model, tmp_path):
+    """https://mcap.dev/spec/registry: the profile `ros2`, its message encoding and its schemas."""
+    path = tmp_path / "run.mcap"
+    with open_context(model, cameras=(TOP,)) as sim:
+        recorder = sim.add_transport(McapTransport(path))
+        for _ in range(3):
+            sim.step()
+            recorder.flush(WAIT_S)
+    with path.open("rb") as file:
+        reader = make_reader(file, validate_crcs=True)
+        assert reader.get_header().profile == "ros2"
+        summary = reader.get_summary()
+        messages = [message for _, _, message in reader.iter_messages()]
+    assert summary is not None
+    assert {chunk.compression for chunk in summary.chunk_indexes} == {"zstd"}
+    assert {channel.message_encoding for channel in summary.channels.values()} == {"cdr"}
+    assert {schema.encoding for schema in summary.schemas.values()} == {"ros2msg"}
+    assert {schema.name for schema in summary.schemas.values()} == {
+        "sensor_msgs/msg/Image",
+        "sensor_msgs/msg/CameraInfo",
+        "tf2_msgs/msg/TFMessage",
+        "rosgraph_msgs/msg/Clock",
+    }
+    for schema in summary.schemas.values():
+        own, *parts = schema.data.decode().split("=" * 80 + "\nMSG: ")
+        defined = {part.partition("\n")[0] for part in parts}
+        lines = [line for part in (own, *parts) for line in part.splitlines()[part is not own :]]
+        used = {line.split()[0].partition("[")[0] for line in lines if "/" in line}
+        assert used == defined, "each type that is used is there, by package/Type, and no other"
+    assert all(message.data[:4] == b"\x00\x01\x00\x00" for message in messages), "little-endian CDR"
+    assert all(message.log_time == message.publish_time for message in messages)
+
+
 def test_cadence_is_kept_and_topics_follow_the_cameras_of_a_reload(model, tmp_path):
     path = tmp_path / "run.mcap"
     with open_context(model, cameras=(TOP, SIDE)) as sim:

@@ -288,7 +288,7 @@ class TestGenerations:
             reader.latest("cam", "rgb")
         segment.close()
 
-    def test_readers_that_come_and_go_during_reloads(self, sim, transport, name, model):
+    def test_twenty_readers_that_come_and_go_during_reloads(self, sim, transport, name, model):
         stop, seen, failures = threading.Event(), [], []
 
         def read() -> None:
@@ -296,8 +296,8 @@ class TestGenerations:
                 try:
                     with SharedMemoryReader(name) as reader:
                         generations = set()
-                        for _ in range(5):
-                            lease = reader.wait("side", "depth", timeout=0.01)
+                        for _ in range(2):
+                            lease = reader.wait("side", "depth", timeout=0.02)
                             if lease is not None:
                                 generations.add(lease.stamp.model_generation)
                         seen.append(generations)
@@ -307,11 +307,11 @@ class TestGenerations:
                     failures.append(error)
                     return
 
-        threads = [threading.Thread(target=read) for _ in range(8)]
+        threads = [threading.Thread(target=read) for _ in range(20)]
         for thread in threads:
             thread.start()
         for _ in range(3):
-            for _ in range(10):
+            for _ in range(4):
                 sim.step()
             sim.reload(model)
         stop.set()
