@@ -435,6 +435,22 @@ def test_cloth_and_tendons_follow_the_engine(tmp_path):
     np.testing.assert_allclose(recorded.static[r"/World/envs/env_\*/rope", "LineStrips3D:radii"], [0.02], atol=1e-6)
 
 
+@pytest.mark.parametrize("max_trees", [4, 0])
+def test_a_height_field_that_changes_is_sent_again(tmp_path, max_trees):
+    model = mujoco.MjModel.from_xml_string(XML)  # its height field is written to
+    physics = MujocoPhysicsCfg(model)
+    viewer = RerunVisualizerCfg(
+        web_port=None, grpc_port=None, record_to_rrd=tmp_path / "run.rrd", record_fps=1e6, max_trees=max_trees
+    )
+    with SimulationContext(SimulationCfg(physics, visualizer_cfgs=[viewer])) as sim:
+        sim.step()
+        model.hfield_data[:] = (0.0, 0.0, 0.5, 0.5)
+        sim.step()
+    recorded = Recorded(tmp_path / "run.rrd")
+    hills = "/World/envs/env_0/world/hills" if max_trees else r"/World/envs/env_\*/world/hills"
+    assert np.array(recorded.static[hills, "Mesh3D:vertex_positions"])[:, 2].max() == pytest.approx(0.5)
+
+
 def test_extra_geometry_comes_and_goes(model, tmp_path):
     shown = [GeometryBatch.spheres([[0, 0, 1], [0, 0, 2]], 0.2, rgba=(1, 0, 0, 1), envs=[-1, 1])]
     shown.append(GeometryBatch.capsules([[0, 0, 0]], [[0, 0, 1]], 0.1, envs=0))

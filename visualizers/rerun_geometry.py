@@ -1,10 +1,12 @@
 """Shapes as Rerun knows them: its own primitives where it has them, else triangles with their texture."""
 
+from dataclasses import replace
+
 import numpy as np
 import rerun as rr
 from numpy.typing import NDArray
 
-from scene_data.scene import SceneDescription, ShapeDescription, ShapeType
+from scene_data.scene import HeightFieldDescription, SceneDescription, ShapeDescription, ShapeType
 from scene_data.tessellation import Surface, tessellate, tessellate_height_field
 
 from .instancing import mesh_surface
@@ -64,6 +66,13 @@ class RerunGeometry:
             triangle_indices=surface.faces,
             albedo_factor=colours[0],
         )
+
+    def change_height_field(self, index: int, field: HeightFieldDescription) -> None:
+        """Have the shapes of this height field made of another one from now on."""
+        fields = list(self._scene.height_fields)
+        fields[index] = field
+        self._scene = replace(self._scene, height_fields=tuple(fields))
+        self._surfaces.pop(("height_field", index), None)
 
     def _shown_size(self, shape: ShapeDescription) -> NDArray[np.float64]:
         size = shape.size.copy()

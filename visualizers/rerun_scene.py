@@ -14,10 +14,11 @@ from scene_data.provider import SceneDataProvider
 from scene_data.scene import WORLD, SceneDescription, ShapeDescription, ShapeType
 from scene_data.usd_paths import join_path
 
+from .height_fields import HeightFieldWatch
 from .instance_poses import InstancePoses, PlacedInstances
 from .instancing import Instances
 from .rerun_arrays import as_rows, instance_poses, transform
-from .rerun_geometry import RerunGeometry
+from .rerun_geometry import Geometry, RerunGeometry
 
 __all__ = ["ALL_ENVS", "RerunScene", "entity_path"]
 
@@ -55,6 +56,8 @@ class RerunScene:
         self._env_ids = env_ids
         reach = float(np.abs(offsets).max()) if len(offsets) else 0.0
         self._is_spread = reach > 0.0
+        self._height_fields = HeightFieldWatch(provider, scene)
+        self._terrains: list[tuple[str, ShapeDescription, int]] = []
         self._geometry = RerunGeometry(scene, max(10.0 * scene.extent, 4.0 * reach), self._is_spread)
         shapes = [s for s in scene.shapes if s.group in geom_groups and s.rgba[3] > 0.0] if len(env_ids) else []
         self._is_tree = is_tree
@@ -71,9 +74,10 @@ class RerunScene:
         Args:
             has_passed: Whether time has passed. Where it has not, nothing is sent but news.
         """
+        has_news = self._change_terrains()
         placed = self._poses.read()
         if placed is None or not (has_passed or placed.has_moved.any() or placed.has_turned_visible.any()):
-            return False
+            return has_news
         self._send(placed)
         return True
 
@@ -91,7 +95,8 @@ class RerunScene:
             for shape, look in zip(shapes, looks, strict=True):
                 if env in self._envs_of(shape):
                     place = rr.Transform3D(translation=shape.position, quaternion=shape.quaternion)
-                    self._keep(join_path(root, shape.path_name), look, place)
+                    self._keep_shape(join_path(root, shape.path_name), shape, look)
+                    self._keep(join_path(root, shape.path_name), place)
         bodies = _framed_bodies(scene)
         count = len(bodies)
         frames = Instances(
@@ -112,7 +117,7 @@ class RerunScene:
         root = self._scene.clone_plan.root.format(ALL_ENVS)
         for shape in shapes:
             count = len(self._envs_of(shape))
-            self._keep(join_path(root, shape.path_name), self._geometry.of(shape, count))
+            self._keep_shape(join_path(root, shape.path_name), shape, self._geometry.of(shape, count), count)
             if shape.body == WORLD:
                 places = shape.position + offsets[:count]
                 poses = rr.InstancePoses3D(translations=places, quaternions=[shape.quaternion] * count)
@@ -135,6 +140,21 @@ class RerunScene:
     def _keep(self, path: str, *components: rr.AsComponents) -> None:
         """Send what stays as it is."""
         self._recording.log(entity_path(path), *components, static=True, strict=True)
+
+    def _keep_shape(self, path: str, shape: ShapeDescription, look: Geometry, count: int = 1) -> None:
+        self._keep(path, look)
+        if shape.height_field is not None:
+            self._terrains.append((path, shape, count))
+
+    def _change_terrains(self) -> bool:
+        """Send the height fields that have changed, for good; whether there were any."""
+        changed = self._height_fields.changed() if self._terrains else {}
+        for index, field in changed.items():
+            self._geometry.change_height_field(index, field)
+        for path, shape, count in self._terrains:
+            if shape.height_field in changed:
+                self._keep(path, self._geometry.of(shape, count))
+        return bool(changed)
 
     def _send(self, placed: PlacedInstances, is_first: bool = False) -> None:
         """Send the poses of what moves, and at first, for good, those of what never does."""
