@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import warp as wp
 
+from scene_data.appearance import Appearance
 from scene_data.camera_frames import to_opengl
 from scene_data.errors import UnknownNameError
 from scene_data.provider import SceneDataProvider
@@ -26,6 +27,7 @@ from .camera_data import DATA_TYPES, DERIVED
 from .isaaclab_cameras import CameraRenderData, as_torch, camera_of_spec, check_output, on_host
 from .isaaclab_contract import BaseRenderer, RenderBufferSpec, RendererCfg, buffer_kind, configuration
 from .isaaclab_session import CameraSession
+from .render_core.abilities import require_randomization
 from .render_core.camera_settings import POSITION_SET, QUATERNION_SET, CameraSetting
 from .render_core.layout import PlaneKind, PlaneLayout
 from .render_core.snapshots import RenderSnapshot
@@ -126,6 +128,13 @@ class RenderCoreRenderer(BaseRenderer):
         if render_data.bind(outputs):
             self._end_session()
 
+    @cached_property
+    def appearance(self) -> Appearance:
+        """What the environments look like, to be changed in each of them; the next capture shows it."""
+        return Appearance(
+            lambda: self._scene, require=lambda kind: require_randomization(self.cfg.render_backend, kind)
+        )
+
     # -- before a capture
 
     def update_transforms(self) -> None:
@@ -208,6 +217,7 @@ class RenderCoreRenderer(BaseRenderer):
         if snapshot is None:
             snapshot = session.take_snapshot()
         snapshot.camera_settings = self._settings_of(session)
+        snapshot.appearance = self.appearance.state
         captures = session.run_turn(snapshot, [camera.cfg.name for camera in render_data])
         for camera, capture_id in zip(render_data, captures, strict=True):
             camera.show(session, capture_id)

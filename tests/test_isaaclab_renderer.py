@@ -216,6 +216,19 @@ def test_intrinsics_of_each_environment_are_honoured_exactly(make_rig: MakeRig):
     assert rig.renderer._session._core is core
 
 
+def test_looks_of_each_environment_reach_the_next_picture(make_rig: MakeRig):
+    rig = make_rig()
+    camera = rig.camera(["rgb", "depth"])
+    rig.capture(camera)
+    before = image(camera, "rgb").copy()
+    rig.renderer.appearance.set_shape_colors((0.0, 0.0, 1.0), "box", env_ids=torch.tensor([1]))
+    rig.capture(camera)
+    differs = (image(camera, "rgb") != before).any(axis=-1)
+    np.testing.assert_array_equal(differs[1], hits_box(PINHOLE, BOX_HEIGHTS[1]))
+    assert not differs[[0, 2]].any()
+    np.testing.assert_allclose(image(camera, "depth"), depths(), rtol=1e-5)
+
+
 def test_isaaclabs_setters_reach_the_next_picture(make_rig: MakeRig, has_isaaclab: bool):
     if not has_isaaclab:
         pytest.skip("this is about Isaac Lab's own camera")

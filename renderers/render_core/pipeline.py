@@ -17,13 +17,13 @@ from scene_data.camera import CameraCfg
 from scene_data.errors import SceneDataError, UnknownNameError
 from scene_data.geometry_sources import GeometryCapacityError, GeometrySourceError, GeometrySources
 from scene_data.provider import SceneDataProvider
-from scene_data.registry import renderers
 from scene_data.scene import SceneDescription
 
 from ..camera_data import CameraData
 from ..camera_seat import CameraSeat
 from ..camera_sensor import Camera
 from ..frame_info import FrameInfo
+from .abilities import require_ability, require_randomization
 from .admission import InFlightGuard
 from .camera import CameraDescriptor
 from .camera_poses import CameraPoses
@@ -461,7 +461,7 @@ class RenderPipeline:
         Raises:
             ValueError: It does not; the message names those that do.
         """
-        self._require(lambda backend: getattr(backend, ability, False), f"has no {what}", "do")
+        require_ability(self._render_backend, ability, what)
 
     def require_randomization(self, kind: Randomization) -> None:
         """Check that the render backend can show this differently in each environment.
@@ -469,16 +469,7 @@ class RenderPipeline:
         Raises:
             ValueError: It cannot; the message names those that can.
         """
-        self._require(
-            lambda backend: kind in getattr(backend, "supported_randomizations", ()),
-            f"cannot change {kind.value} at run time",
-            "can",
-        )
-
-    def _require(self, is_able: Callable[[type[Any]], bool], lack: str, verb: str) -> None:
-        if not is_able(renderers.get(self._render_backend)):
-            able = ", ".join(name for name, backend in renderers.installed() if is_able(backend)) or "none"
-            raise ValueError(f"render backend {self._render_backend!r} {lack}; backends that {verb}: {able}")
+        require_randomization(self._render_backend, kind)
 
     def _collect_geometry(self, snapshot: RenderSnapshot, plans: Sequence[RenderPlan]) -> FrameStatus:
         """Ask the sources of extra geometry, once, for the snapshot. Where one fails, nobody gets a frame."""
