@@ -124,11 +124,15 @@ class ShardAppearance:
         self._install(field, own)
 
     def _install(self, field: str, rows: wp.array) -> None:
-        """Have the tracer read these rows (num_envs, count, ...)."""
-        if self._has_slots(field):
-            wp.copy(getattr(self._fields, field)[:, : rows.shape[1]], rows)
-        else:
+        """Have the tracer read these rows (num_envs, count, ...); what stands behind the model's geoms stays."""
+        present = getattr(self._fields, field)
+        if present.shape[1] == rows.shape[1]:
             setattr(self._fields, field, rows)
+            return
+        if present is self._shared[field] or present.shape[0] != self._num_envs:
+            present = wp.array(self._for_each(present), dtype=present.dtype, device=self._device)
+            setattr(self._fields, field, present)
+        wp.copy(present[:, : rows.shape[1]], rows)
 
     def _has_slots(self, field: str) -> bool:
         """Whether there is room for extra geometry behind the model's geoms."""
@@ -136,7 +140,7 @@ class ShardAppearance:
 
     def _rows(self, field: str, values: NDArray[Any] | None) -> NDArray[Any]:
         """What a field is to hold, (num_envs, count, ...). Skins, which stand behind the geoms, stay as they are."""
-        rows = np.repeat(self._shared[field].numpy(), self._num_envs, axis=0)
+        rows = self._for_each(self._shared[field])
         if values is None:
             return rows
         own = values[self._envs]
@@ -145,3 +149,8 @@ class ShardAppearance:
         else:
             rows[:, : own.shape[1]] = distinct_colors(self._mj_model, own) if field == "geom_rgba" else own
         return rows
+
+    def _for_each(self, values: wp.array) -> NDArray[Any]:
+        """A copy of a field on the host, with a row for each environment."""
+        host = values.numpy()
+        return np.array(np.broadcast_to(host, (self._num_envs, *host.shape[1:])))

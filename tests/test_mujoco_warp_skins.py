@@ -5,6 +5,7 @@ from dataclasses import replace
 import mujoco
 import numpy as np
 import pytest
+import warp as wp
 from gl_drivers import needs_gl
 from real_models import REAL_MODELS, load, model_id
 from rendering import Frames, Studio
@@ -197,3 +198,21 @@ def test_extra_geometry_and_the_looks_of_environments_go_with_them(model):
         named = {labels[int(id)] for id in data["instance_segmentation"].unique()}
         roots = ("/World/envs/env_0", "/World/envs/env_1")
         assert named == {"UNLABELLED", *(f"{root}/{part}" for root in roots for part in ("world", "sheet", "flap"))}
+
+
+def test_what_the_engines_own_model_says_of_geoms_leaves_them_alone(model):
+    torch = pytest.importorskip("torch")
+    camera = CameraCfg("top", SIDE, SIDE, ("rgb", "segmentation"), options=OPTIONS)
+    cfg = SimulationCfg(MujocoPhysicsCfg(model, "mujoco_warp", num_envs=2), cameras=[camera])
+    with SimulationContext(cfg) as sim:
+        before = {name: tensor.clone() for name, tensor in sim.cameras["top"].data.items()}
+        colours = np.tile(model.geom_rgba, (2, 1, 1))
+        colours[1, model.geom("floor").id] = 0, 1, 1, 1
+        sim.physics.backend.model.geom_rgba = wp.array(colours, dtype=wp.vec4, device="cpu")
+        sim.forward()
+        after = sim.cameras["top"].data
+        assert torch.equal(after["segmentation"], before["segmentation"])
+        is_skin = before["segmentation"][..., 1] == SKIN
+        assert torch.equal(after["rgb"][is_skin], before["rgb"][is_skin])
+        assert torch.equal(after["rgb"][0], before["rgb"][0])
+        assert (after["rgb"][1][~is_skin[1]][:, 1] > 0).all()
