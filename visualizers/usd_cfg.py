@@ -38,6 +38,7 @@ class UsdVisualizerCfg(VisualizerCfg):
     fps: float = 30.0
     save_interval: float = 10.0
     memory_limit: float = 256.0
+    step_timeout: float = 600.0  # a large scene, and the end of a long recording, take long to write
 
     def __post_init__(self):
         super().__post_init__()

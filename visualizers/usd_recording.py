@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from pxr import Sdf, Usd, UsdGeom, UsdUtils
+from pxr import Sdf, UsdGeom, UsdUtils, Vt
 
 from scene_data.provider import SceneDataProvider
 from scene_data.scene import SceneDescription
@@ -128,22 +128,21 @@ class UsdRecording:
         """A small layer that brings scene and motion together."""
         parts = "." if self._is_package else f"./{self._folder.name}"
         index = Sdf.Layer.CreateAnonymous(f"index{self._index_path.suffix}")
-        stage = Usd.Stage.Open(index, load=Usd.Stage.LoadNone)
-        root = self._stage.layer.defaultPrim
-        prim = stage.OverridePrim(f"/{root}")
-        stage.SetDefaultPrim(prim)
-        UsdGeom.SetStageUpAxis(stage, UsdGeom.Tokens.z)
-        UsdGeom.SetStageMetersPerUnit(stage, 1.0)
+        index.defaultPrim = root = self._stage.layer.defaultPrim
+        for name in (UsdGeom.Tokens.upAxis, UsdGeom.Tokens.metersPerUnit):
+            index.pseudoRoot.SetInfo(name, self._stage.layer.pseudoRoot.GetInfo(name))
         index.timeCodesPerSecond = index.framesPerSecond = self._fps
+        index.subLayerPaths = [f"{parts}/{_SCENE}"]
         if self._starts:
             index.startTimeCode, index.endTimeCode = self._starts[0], self._end
-            clips = Usd.ClipsAPI(prim)
-            clips.SetClipAssetPaths([Sdf.AssetPath(f"{parts}/{_clip_name(i)}") for i in range(len(self._starts))])
-            clips.SetClipActive([(start, i) for i, start in enumerate(self._starts)])
-            clips.SetClipTimes([(time, time) for time in (self._starts[0], self._end + 1.0)])
-            clips.SetClipPrimPath(f"/{root}")
-            clips.SetClipManifestAssetPath(Sdf.AssetPath(f"{parts}/{_MANIFEST}"))
-        index.subLayerPaths = [f"{parts}/{_SCENE}"]
+            clips = {
+                "assetPaths": Sdf.AssetPathArray([f"{parts}/{_clip_name(i)}" for i in range(len(self._starts))]),
+                "active": Vt.Vec2dArray([(start, i) for i, start in enumerate(self._starts)]),
+                "times": Vt.Vec2dArray([(time, time) for time in (self._starts[0], self._end + 1.0)]),
+                "primPath": f"/{root}",
+                "manifestAssetPath": Sdf.AssetPath(f"{parts}/{_MANIFEST}"),
+            }
+            Sdf.CreatePrimInLayer(index, f"/{root}").SetInfo("clips", {"default": clips})
         return index
 
     def _fold(self) -> None:
