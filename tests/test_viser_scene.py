@@ -158,6 +158,9 @@ class TestTerrain:
             np.testing.assert_allclose(plain.vertices[:20, 2], data, atol=1e-6)
             np.testing.assert_array_equal(plain.vertices[:20, :2], before[:20, :2])
             assert painted.glb_data != image
+            sent = plain.vertices, painted.glb_data
+            sim.step()
+            assert (plain.vertices is sent[0], painted.glb_data is sent[1]) == (True, True), "sent once"
 
 
 def test_sizes_share_one_geometry_with_a_texture_too_unless_it_lies_at_its_own_size(watched):
@@ -256,6 +259,19 @@ class TestUpdates:
             assert poses <= client.nbytes - first < poses + rounds * 1500
             client.close()
             wait_for_clients(viewer, 0)
+
+    def test_what_was_handed_over_is_not_written_to_any_more(self, watched):
+        with open_context(mujoco.MjModel.from_xml_string(MIXED)) as sim:
+            ball = batched(viewer_of(sim), "sphere")
+            sim.physics.batch.qpos[:, 0] = 1.0
+            sim.step()
+            handed_over = ball.batched_positions, ball.batched_wxyzs
+            before = [each.copy() for each in handed_over]
+            sim.physics.batch.qpos[:, 0] = 2.0
+            sim.step()
+            np.testing.assert_array_equal(handed_over[0], before[0])
+            np.testing.assert_array_equal(handed_over[1], before[1])
+            assert ball.batched_positions[0, 2] != before[0][0, 2]
 
     def test_a_page_that_comes_later_sees_the_present_poses(self):
         with open_context(mujoco.MjModel.from_xml_string(MIXED)) as sim:
