@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import socket
 import threading
 import time
@@ -27,7 +28,7 @@ from rrd_reading import Recorded  # noqa: E402
 
 from scene_data.visualizers import RerunVisualizer, RerunVisualizerCfg  # noqa: E402
 from scene_data.visualizers.ports import PortInUseError  # noqa: E402
-from scene_data.visualizers.rerun_stream import RecordingFileError  # noqa: E402
+from scene_data.visualizers.rerun_stream import NoViewerError, RecordingFileError  # noqa: E402
 
 XML = """
 <mujoco model="table">
@@ -187,6 +188,25 @@ class TestServing:
             open_context(model, record_to_rrd=tmp_path / "file" / "run.rrd")
         with pytest.raises(RecordingFileError, match=r"Is a directory"):
             open_context(model, record_to_rrd=tmp_path)
+
+    def test_no_viewer_at_an_address_is_one_clear_error(self, model):
+        url = f"rerun+http://127.0.0.1:{free_port()}/proxy"
+        with pytest.raises(NoViewerError, match=re.escape(f"No Rerun viewer takes data at {url}")):
+            open_context(model, connect_to=url)
+
+    def test_a_server_that_is_ended_takes_its_viewer_with_it_and_nothing_else(self, model, tmp_path, caplog):
+        caplog.set_level("INFO")
+        path = tmp_path / "run.rrd"
+        with open_context(model, grpc_port=0, record_to_rrd=path) as sim:
+            sim.step()
+            (server,) = psutil.Process().children()
+            server.kill()
+            server.wait(10)
+            sim.step()
+            assert sim.visualizers == ()
+            sim.step()
+        assert "The viewer 'rerun' was closed" in caplog.text
+        assert ("/World/envs/env_0/ball", "Transform3D:translation") in Recorded(path).rows
 
     @pytest.mark.parametrize(
         "settings",

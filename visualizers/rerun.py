@@ -71,6 +71,7 @@ class RerunVisualizer(BaseVisualizer):
         Raises:
             PortInUseError: Somebody else listens on a port.
             RecordingFileError: The file cannot be written.
+            NoViewerError: There is no viewer to connect to.
         """
         super().initialize(provider)
         scene = provider.backend.describe_scene()
@@ -133,6 +134,10 @@ class RerunVisualizer(BaseVisualizer):
         super().set_camera_view(eye, target)
         if self._stream is not None:
             self._stream.show_as(self._blueprint())
+
+    def is_running(self) -> bool:
+        """Whether it is open; False where its server was ended."""
+        return super().is_running() and (self._stream is None or self._stream.is_open)
 
     def real_time_factor(self) -> float | None:
         """The speed that was asked for."""

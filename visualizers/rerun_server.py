@@ -81,6 +81,11 @@ class RerunServer:
             self.close()
             raise
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it still serves."""
+        return self._process.poll() is None
+
     def _wait_until_served(self, consumer: str, port: int) -> None:
         here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._address, self._address)
         deadline = time.monotonic() + _START_SECONDS

@@ -1,8 +1,11 @@
 """Where the data of a Rerun viewer goes: to a server, to a viewer that is open already, into a file, or to several."""
 
+import logging
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import rerun as rr
 import rerun.blueprint as rrb
@@ -13,8 +16,11 @@ from scene_data.errors import SceneDataError
 from .rerun_cfg import RerunVisualizerCfg
 from .rerun_server import RerunServer
 
-__all__ = ["RecordingFileError", "RerunStream"]
+__all__ = ["NoViewerError", "RecordingFileError", "RerunStream"]
 
+_logger = logging.getLogger(__name__)
+
+_CONNECT_SECONDS = 5.0
 _FLUSH_SECONDS = 20.0
 
 
@@ -30,6 +36,18 @@ class RecordingFileError(SceneDataError, OSError):
         super().__init__(f"Cannot record to {str(path)!r}: {reason}. Choose another file.")
 
 
+class NoViewerError(SceneDataError, ConnectionError):
+    """An address at which no viewer takes data.
+
+    Attributes:
+        url: The address.
+    """
+
+    def __init__(self, url: str):
+        self.url = url
+        super().__init__(f"No Rerun viewer takes data at {url}. Start one with `rerun`.")
+
+
 class RerunStream:
     """Recordings of our own, never rerun's global one, and where they go.
 
@@ -43,6 +61,7 @@ class RerunStream:
     Raises:
         PortInUseError: Somebody else listens on a port.
         RecordingFileError: The file cannot be written.
+        NoViewerError: There is no viewer to connect to.
     """
 
     def __init__(self, cfg: RerunVisualizerCfg, app_id: str):
@@ -52,7 +71,10 @@ class RerunStream:
         self._count = 0
         self._server: RerunServer | None = None
         self._sink = cfg.connect_to
-        if cfg.connect_to is None and cfg.grpc_port is not None:
+        if cfg.connect_to is not None:
+            if not _is_there(cfg.connect_to):  # rerun itself would wait, and say nothing
+                raise NoViewerError(cfg.connect_to)
+        elif cfg.grpc_port is not None:
             self._server = RerunServer(cfg.bind_address, cfg.grpc_port, cfg.web_port, cfg.memory_limit)
             self._sink = self._server.data_url
         page = None if self._server is None else self._server.page_url
@@ -63,6 +85,11 @@ class RerunStream:
         """The rerun recording stream."""
         assert self._recording is not None
         return self._recording
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the data arrives, as far as one can tell."""
+        return self._server is None or self._server.is_running
 
     def start_recording(self, blueprint: rrb.Blueprint) -> None:
         """Begin a recording that is shown in this way, the first one or another one, without what was sent before."""
@@ -99,11 +126,26 @@ class RerunStream:
             return
         try:
             recording.flush(timeout_sec=_FLUSH_SECONDS)
+        except RuntimeError as error:
+            if self._sink is None or _is_there(self._sink):
+                raise
+            # Its text alone: the error itself would keep the recording, and its threads, wherever it is logged.
+            _logger.warning("The Rerun viewer at %s was closed before it had everything: %s", self._sink, str(error))
         finally:
             recording.disconnect()
             del recording
             # Only this ends the threads of a recording.
             rerun_bindings.flush_and_cleanup_orphaned_recordings()
+
+
+def _is_there(url: str) -> bool:
+    """Whether somebody listens at an address."""
+    parts = urlsplit(url)
+    try:
+        socket.create_connection((parts.hostname or "", parts.port or 0), timeout=_CONNECT_SECONDS).close()
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager
