@@ -1,8 +1,14 @@
 """`scene-data render --publish`: what goes where, and what a mistake says."""
 
 import threading
+from contextlib import ExitStack
+from typing import Any
 
+import numpy as np
 import pytest
+from listening import Listener, digest, wait_until
+from real_models import ROBOTS
+from ros_rigs import open_ros1, open_ros2
 
 from scene_data.cli import main
 
@@ -42,6 +48,50 @@ def test_two_wires_at_once(tmp_path, capsys, monkeypatch):
     printed = capsys.readouterr().out
     assert "0 captures published, 0 dropped" in printed, "nobody listened to ROS 2"
     assert "3 captures published, 0 dropped" in printed
+
+
+def test_a_real_robot_on_every_wire_at_once(tmp_path, capsys):
+    pytest.importorskip("mcap_ros2", reason="the extra 'mcap' is not installed")
+    from mcap.reader import make_reader
+    from mcap_ros2.decoder import DecoderFactory
+
+    (hand,) = (path for path in ROBOTS if path.match("hand/manipulate_block.xml"))
+    path = tmp_path / "run.mcap"
+    with ExitStack() as stack:
+        listeners: dict[str, list[Listener]] = {"image_raw": [], "camera_info": [], "tf": []}
+        for rig in (stack.enter_context(open_ros1()), stack.enter_context(open_ros2())):
+            listeners["image_raw"].append(rig.listen("/robot/free/image_raw"))
+            listeners["camera_info"].append(rig.listen("/robot/free/camera_info", "sensor_msgs/CameraInfo"))
+            listeners["tf"].append(rig.listen("/tf", "tf2_msgs/TFMessage"))
+        for listener in (listener for each in listeners.values() for listener in each):
+            stack.callback(listener.kill)
+        command = ["render", str(hand), "--camera", "free:320x240:rgb", "--steps", "600", "--every", "5"]
+        where = ["--publish", "ros1:/robot", "--publish", "ros2:/robot", "--publish", f"mcap:{path}"]
+        heard = [listener.heard for each in listeners.values() for listener in each]
+        # A run waits for nobody; the next one is the same for those who were not there yet.
+        wait_until(lambda: all(heard), "all is heard", lambda: main([*command, "--out", str(tmp_path / "out"), *where]))
+    assert "121 captures published, 0 dropped" in capsys.readouterr().out
+    recorded: dict[str, dict[str, Any]] = {}
+    with path.open("rb") as file:
+        reader = make_reader(file, decoder_factories=[DecoderFactory()])
+        for _, channel, message, decoded in reader.iter_decoded_messages():
+            recorded.setdefault(channel.topic, {})[str(message.log_time)] = decoded
+    images = {
+        stamp: digest(np.frombuffer(image.data, np.uint8)) for stamp, image in recorded["/free/image_raw"].items()
+    }
+    assert len(images) == 121
+    assert len(set(images.values())) > 60, "the block falls out of the hand"
+    for listener in listeners["image_raw"]:
+        for stamp, frame, *_, heard in listener.heard:
+            assert (frame, heard) == ("robot/free_optical_frame", images[stamp])
+    for listener in listeners["camera_info"]:
+        for stamp, _, *k in listener.heard:
+            assert [float(value) for value in k] == recorded["/free/camera_info"][stamp].k
+    for listener in listeners["tf"]:
+        for stamp, parent, child, x, y, z, *_ in listener.heard:
+            position = recorded["/tf"][stamp].transforms[0].transform.translation
+            assert (parent, child) == ("world", "robot/free_optical_frame")
+            assert (float(x), float(y), float(z)) == (position.x, position.y, position.z)
 
 
 def test_mistakes(tmp_path, capsys, monkeypatch):
