@@ -178,6 +178,27 @@ class TestPictures:
             nearby[window] = picture[window]
             assert_box_is_seen(nearby, "r", corners(pose) + offset, eye=(3.0, -4.0, 4.0))
 
+    def test_round_shapes_of_a_crowd_have_fewer_triangles_and_their_size(self):
+        model = mujoco.MjModel.from_xml_string(
+            "<mujoco><worldbody><body pos='0 0 .5'><freejoint/><geom type='capsule' size='.2 .3' rgba='1 0 0 1'/>"
+            "<geom type='sphere' size='.1' pos='1 0 0'/><geom type='cylinder' size='.1 .1' pos='2 0 0'/>"
+            "<geom type='ellipsoid' size='.1 .1 .2' pos='3 0 0'/></body></worldbody></mujoco>"
+        )
+        extents, counts = [], []
+        for envs in (1, 65):
+            # All stand in one place.
+            with open_context(model, num_envs=envs, env_spacing=0.0, eye=(0.0, -3.0, 0.5)) as sim:
+                (viewer,) = sim.visualizers
+                values = viewer.get_frame().astype(int)
+                sources = {source for source in viewer.scene.model.shape_source if source is not None}
+                counts.append(sorted(len(source.indices) for source in sources))
+            rows, columns = np.nonzero((values[..., 0] > 60) & (values[..., 1] < 0.5 * values[..., 0]))
+            extents.append((np.ptp(rows), np.ptp(columns)))
+        np.testing.assert_allclose(extents[0], extents[1], atol=2)
+        assert counts[0] == []
+        assert len(counts[1]) == 4
+        assert max(counts[1]) < 3 * 400
+
     def test_the_view_can_be_set_before_and_after(self, model):
         cfg = viewer_cfg(eye=None, lookat=None)
         viewer = cfg.create()

@@ -1,4 +1,4 @@
-"""Shapes that Newton's viewer would draw in another way than the scene has them: as meshes with a texture."""
+"""Shapes that Newton's viewer would draw in another way than they should be: as meshes."""
 
 from collections.abc import Hashable
 
@@ -17,31 +17,57 @@ with optional_libraries("Newton's viewer"):
 
 __all__ = ["NewtonMeshes"]
 
+_FINE_ONES = 256  # round shapes with all of Newton's 2,000 triangles
+_SLICES = 12
+_COARSE = {
+    ShapeType.SPHERE: lambda size: newton.Mesh.create_sphere(
+        size[0], num_latitudes=_SLICES, num_longitudes=_SLICES, compute_inertia=False
+    ),
+    ShapeType.ELLIPSOID: lambda size: newton.Mesh.create_ellipsoid(
+        *size, num_latitudes=_SLICES, num_longitudes=_SLICES, compute_inertia=False
+    ),
+    ShapeType.CAPSULE: lambda size: newton.Mesh.create_capsule(
+        size[0], size[1], up_axis=newton.Axis.Z, segments=_SLICES, compute_inertia=False
+    ),
+    ShapeType.CYLINDER: lambda size: newton.Mesh.create_cylinder(
+        size[0], size[1], up_axis=newton.Axis.Z, segments=_SLICES, compute_inertia=False
+    ),
+}
+
 
 class NewtonMeshes:
-    """Meshes of planes, which Newton would chequer, and of what has a texture. Equal shapes share one.
+    """Meshes of planes, which Newton would chequer, of what has a texture, and of what is round in a crowd.
+
+    Equal shapes share one.
 
     Args:
         scene: The scene.
         endless: Half the size that is shown of a plane without an end [m].
         extend_planes: Whether planes that stand still have no end at all, so that one serves several environments.
+        env_count: Number of environments that are shown. Where there are many round shapes, they have fewer triangles.
     """
 
-    def __init__(self, scene: SceneDescription, endless: float, extend_planes: bool):
+    def __init__(self, scene: SceneDescription, endless: float, extend_planes: bool, env_count: int):
         self._scene = scene
         self._endless = endless
         self._extend_planes = extend_planes
+        round_ones = sum(shape.type in _COARSE for shape in scene.shapes)
+        self._is_crowd = round_ones * env_count > _FINE_ONES
         self._made: dict[Hashable, newton.Mesh] = {}
 
     def of(self, shape: ShapeDescription) -> newton.Mesh | None:
         """The mesh of a shape; None where Newton's own will do."""
         is_textured = _has_texture(self._scene, shape)
-        if shape.type is not ShapeType.PLANE and not is_textured:
+        is_coarse = self._is_crowd and shape.type in _COARSE
+        if shape.type is not ShapeType.PLANE and not is_textured and not is_coarse:
             return None
         size = self._shown_size(shape)
         key = (shape.type, shape.mesh, shape.height_field, *size.tolist(), shape.material if is_textured else None)
         if key not in self._made:
-            self._made[key] = self._textured(shape, size) if is_textured else _plain(tessellate(shape.type, size))
+            if is_textured:
+                self._made[key] = self._textured(shape, size)
+            else:
+                self._made[key] = _COARSE[shape.type](size) if is_coarse else _plain(tessellate(shape.type, size))
         return self._made[key]
 
     def _textured(self, shape: ShapeDescription, size: NDArray[np.float64]) -> newton.Mesh:

@@ -58,7 +58,7 @@ class NewtonScene:
         self._mapping, self._count = _mapping(provider, scene, env_ids)
         is_spread = len(env_ids) > 1 and spacing > 0.0
         reach = spacing * np.ceil(np.sqrt(len(env_ids)))
-        meshes = NewtonMeshes(scene, max(10.0 * scene.extent, 4.0 * reach), extend_planes=is_spread)
+        meshes = NewtonMeshes(scene, max(10.0 * scene.extent, 4.0 * reach), is_spread, len(env_ids))
         look = build_newton_look(
             # Deforming things are drawn apart from the model: they are more than Newton's viewer knows of.
             replace(scene, flexes=(), clone_plan=ClonePlan(max(len(env_ids), 1))),
