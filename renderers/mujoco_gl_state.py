@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PosedModel", "SnapshotOnHost"]
 
-# What flexes and skins are drawn in follows from their material, so that is painted too.
-_FIELDS = {"material_colors": "mat_rgba", **MODEL_FIELDS}
-
 # MuJoCo's own bound on what a healthy state holds (mjMAXVAL).
 _MAX_VALUE = 1e10
 
@@ -79,7 +76,7 @@ class PosedModel:
         self.model: Any = copy.copy(scene.native("mujoco_model"))
         self.data: Any = mujoco.MjData(self.model)
         self._scene = scene
-        self._initial = {field: getattr(self.model, field).copy() for field in _FIELDS.values()}
+        self._initial = {field: getattr(self.model, field).copy() for field in MODEL_FIELDS.values()}
         self._is_dressed = False
         self._geom_rotations = rotation_matrices(self.model.geom_quat[:, [1, 2, 3, 0]])
         self._host: SnapshotOnHost | None = None
@@ -108,7 +105,7 @@ class PosedModel:
             self._initial[field] = getattr(model, field).copy()
         for field, initial in self._initial.items():
             getattr(model, field)[:] = looks[field][env] if field in looks else initial
-        for table, field in _FIELDS.items():
+        for table, field in MODEL_FIELDS.items():
             values, present = getattr(appearance, table), getattr(model, field)
             if values is not None and field == "mat_texid":
                 present[:, mujoco.mjtTextureRole.mjTEXROLE_RGB] = values[env]

@@ -12,6 +12,7 @@ __all__ = ["MODEL_FIELDS", "MODEL_RANDOMIZATIONS", "distinct_colors"]
 
 MODEL_FIELDS = MappingProxyType(
     {
+        "material_colors": "mat_rgba",
         "shape_colors": "geom_rgba",
         "shape_sizes": "geom_size",
         "textures": "mat_texid",
@@ -21,7 +22,7 @@ MODEL_FIELDS = MappingProxyType(
         "light_switches": "light_active",
     }
 )
-"""Field of the model by table of the state."""
+"""Field of the model by table of the state. Skins, and flexes in OpenGL, have the colours of their materials."""
 
 MODEL_RANDOMIZATIONS = frozenset(Randomization)
 """What can be shown with these fields and with poses of lights."""

@@ -35,9 +35,9 @@ class MujocoWarpRenderBackend(RenderBackend):
 
     On the CPU the environments are split over threads; pixels do not depend on the split. Depth is the distance along
     the optical axis, and what lies beyond the model's far plane (`zfar * extent`, as in OpenGL) is a miss. An
-    environment with a pose that is not finite shows the background alone. It draws geoms and flexes of the groups that
-    a camera shows, but no skins, sites or tendons, no reflections and no haze; only what is fully transparent is seen
-    through.
+    environment with a pose that is not finite shows the background alone. It draws geoms, flexes and skins of the
+    groups that a camera shows, but no sites or tendons, no reflections and no haze; only what is fully transparent is
+    seen through.
 
     Args:
         shards: Threads that draw, on the CPU; None is one per core. Never more than there are environments.

@@ -200,6 +200,23 @@ def test_extra_geometry_and_the_looks_of_environments_go_with_them(model):
         assert named == {"UNLABELLED", *(f"{root}/{part}" for root in roots for part in ("world", "sheet", "flap"))}
 
 
+@pytest.mark.parametrize("backend", ["mujoco_warp", pytest.param("mujoco_gl", marks=needs_gl)])
+def test_they_follow_their_materials_in_each_environment(model, backend):
+    torch = pytest.importorskip("torch")
+    camera = CameraCfg("top", SIDE, SIDE, ("rgb", "segmentation"), options=OPTIONS)
+    cfg = SimulationCfg(MujocoPhysicsCfg(model, "mujoco_batch", num_envs=2), cameras=[camera], render_backend=backend)
+    with SimulationContext(cfg) as sim:
+        before = {name: tensor.clone() for name, tensor in sim.cameras["top"].data.items()}
+        sim.appearance.set_material_colors([0.0, 1.0, 1.0], "halves", env_ids=[1])
+        after = sim.cameras["top"].data["rgb"]
+        assert torch.equal(after[0], before["rgb"][0])
+        sheet = (before["segmentation"][1] == torch.tensor((0, SKIN))).all(dim=-1)
+        inside = sheet & sheet.roll(1, 0) & sheet.roll(-1, 0) & sheet.roll(1, 1) & sheet.roll(-1, 1)
+        assert not after[1][inside][:, 0].any()  # what was red is black, and what was green is green
+        assert torch.equal(after[1][inside][:, 1], before["rgb"][1][inside][:, 1])
+        assert before["rgb"][1][inside][:, 0].any()
+
+
 def test_what_the_engines_own_model_says_of_geoms_leaves_them_alone(model):
     torch = pytest.importorskip("torch")
     camera = CameraCfg("top", SIDE, SIDE, ("rgb", "segmentation"), options=OPTIONS)
