@@ -37,7 +37,7 @@ class TextureDescription:
         name: The engine's name, possibly empty.
         type: Planar, cube or skybox.
         pixels: `(H, W, C)` uint8, first row at the top of the image. A cube or skybox has its six square faces stacked
-            along H, in the order right (+X), left, up (+Y), down, front (+Z), back.
+            along H, in the order right (+X), left, up (+Y), down, front (+Z), back, or a square one for all of them.
         colorspace: `"srgb"`, `"linear"`, or `"auto"` where the file does not say.
     """
 
@@ -48,9 +48,9 @@ class TextureDescription:
 
     @property
     def faces(self) -> NDArray[np.uint8]:
-        """The images of the faces, `(1 or 6, h, W, C)`: one for a planar texture, six for a cube or a skybox."""
-        count = 1 if self.type is TextureType.PLANAR else 6
+        """The images of the faces, `(1 or 6, h, W, C)`: one for a planar texture or all faces, else six."""
         height, width, channels = self.pixels.shape
+        count = 1 if self.type is TextureType.PLANAR or height == width else 6
         return self.pixels.reshape(count, height // count, width, channels)
 
 

@@ -455,6 +455,29 @@ def test_cloth_and_tendons_follow_the_engine(tmp_path):
     np.testing.assert_allclose(recorded.static[r"/World/envs/env_\*/rope", "LineStrips3D:radii"], [0.02], atol=1e-6)
 
 
+def test_a_cube_may_have_one_image_for_all_its_faces(tmp_path):
+    """As the walls of a kitchen have it, which other people made."""
+    pixels = np.arange(4 * 4 * 3, dtype=np.uint8).reshape(4, 4, 3)
+    with io.BytesIO() as file:
+        Image.fromarray(pixels).save(file, "PNG")
+        png = file.getvalue()
+    xml = """
+    <mujoco><asset><texture name="wood" type="cube" file="wood.png"/><material name="wood" texture="wood"/></asset>
+      <worldbody><geom name="box" type="box" size="1 1 1" material="wood"/></worldbody></mujoco>
+    """
+    with open_context(
+        mujoco.MjModel.from_xml_string(xml, {"wood.png": png}), record_to_rrd=tmp_path / "run.rrd"
+    ) as sim:
+        sim.step()
+    box = "/World/envs/env_0/world/box"
+    static = Recorded(tmp_path / "run.rrd").static
+    assert len(static[box, "Mesh3D:albedo_texture_buffer"][0]) == pixels.size
+    texcoords = np.array(static[box, "Mesh3D:vertex_texcoords"])
+    corners = texcoords[np.array(static[box, "Mesh3D:triangle_indices"])]
+    spans = corners.max(axis=1) - corners.min(axis=1)
+    np.testing.assert_allclose(spans, 1.0, atol=0.01)
+
+
 @pytest.mark.parametrize("max_trees", [4, 0])
 def test_a_height_field_that_changes_is_sent_again(tmp_path, max_trees):
     model = mujoco.MjModel.from_xml_string(XML)  # its height field is written to
