@@ -14,7 +14,7 @@ from cyclonedds.topic import Topic
 from cyclonedds.util import duration
 
 from scene_data.renderers.transports.ros2_cyclonedds import DDS_TYPES, dds_topic
-from scene_data.renderers.transports.topics import MessageType
+from scene_data.renderers.transports.wire import MessageType
 
 domain, topic, type_name = sys.argv[1:]
 message_type = MessageType(type_name)

@@ -9,7 +9,7 @@ from cyclonedds.topic import Topic
 from cyclonedds.util import duration
 
 from scene_data.renderers.transports.ros2_cyclonedds import DDS_TYPES, dds_topic
-from scene_data.renderers.transports.topics import MessageType
+from scene_data.renderers.transports.wire import MessageType
 
 _TIMEOUT_S = 40.0
 

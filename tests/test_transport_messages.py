@@ -19,7 +19,7 @@ from scene_data.renderers.transports.camera_messages import (
 )
 from scene_data.renderers.transports.cdr import encode_cdr
 from scene_data.renderers.transports.ros2_definitions import ROS2_DEFINITIONS, ROS2_TYPES
-from scene_data.renderers.transports.topics import MessageType
+from scene_data.renderers.transports.wire import MessageType
 
 WIDTH, HEIGHT = 7, 5
 STAMP_NS = 3_000_000_007

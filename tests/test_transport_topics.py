@@ -8,7 +8,9 @@ from test_simulation import OPTIONS, TOP, XML, open_context
 
 from scene_data.camera import CameraCfg, WorldPose
 from scene_data.renderers.transports import TransportStatus, TransportStatusCode
-from scene_data.renderers.transports.topics import CameraCounts, MessageType, TopicTransport, TopicWriter, Wire
+from scene_data.renderers.transports.status import CameraCounts
+from scene_data.renderers.transports.topics import TopicTransport
+from scene_data.renderers.transports.wire import MessageType, TopicWriter, Wire
 
 WAIT_S = 20.0
 STEP_NS = 10_000_000

@@ -101,7 +101,7 @@ def read_ros2(address: str, tell: Tell, ended: threading.Event) -> None:
     from cyclonedds.util import duration
 
     from scene_data.renderers.transports.ros2_cyclonedds import DDS_TYPES, dds_topic
-    from scene_data.renderers.transports.topics import MessageType
+    from scene_data.renderers.transports.wire import MessageType
 
     domain, topic = address.split(":")
     image = DDS_TYPES[MessageType.IMAGE]

@@ -12,8 +12,9 @@ from .queue import BoundedPublicationQueue, PublicationItem, PublicationWorker
 from .status import TransportError, TransportStatus, TransportStatusCode
 
 if TYPE_CHECKING:
+    from .frame_consumer import ConsumerMode, FrameConsumer
     from .mcap import McapTransport
-    from .python import CameraPublicationTransport, ConsumerMode, FrameConsumer
+    from .python import CameraPublicationTransport
     from .ros1 import MissingRosError, Ros1Transport
     from .ros2 import Ros2Transport
     from .shared_memory import SharedMemoryTransport
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 _LAZY = {
     "CameraPublicationTransport": ".python",
-    "ConsumerMode": ".python",
-    "FrameConsumer": ".python",
+    "ConsumerMode": ".frame_consumer",
+    "FrameConsumer": ".frame_consumer",
     "McapTransport": ".mcap",
     "MissingRosError": ".ros1",
     "Ros1Transport": ".ros1",

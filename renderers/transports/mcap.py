@@ -15,7 +15,8 @@ from .camera_messages import Content
 from .cdr import encode_cdr
 from .ros2_definitions import ROS2_DEFINITIONS, ROS2_TYPES
 from .status import TransportStatus, TransportStatusCode
-from .topics import MessageType, TopicTransport, TopicWriter, Wire
+from .topics import TopicTransport
+from .wire import MessageType, TopicWriter, Wire
 
 __all__ = ["McapTransport"]
 

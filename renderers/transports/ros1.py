@@ -17,7 +17,8 @@ from .camera_messages import (
 )
 from .ros1_master import MasterWatch, Registrar
 from .status import TransportStatus
-from .topics import MessageType, TopicTransport, TopicWriter, Wire
+from .topics import TopicTransport
+from .wire import MessageType, TopicWriter, Wire
 
 __all__ = ["MissingRosError", "Ros1Transport"]
 

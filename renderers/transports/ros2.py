@@ -7,7 +7,8 @@ from typing import Any
 
 from scene_data.optional import optional_libraries
 
-from .topics import TopicTransport, Wire
+from .topics import TopicTransport
+from .wire import Wire
 
 __all__ = ["Ros2Transport"]
 

@@ -17,7 +17,7 @@ from .camera_messages import Content
 from .cdr import encode_cdr
 from .ros2_definitions import QUEUE_DEPTHS
 from .status import TransportError, TransportStatus, TransportStatusCode
-from .topics import MessageType, TopicWriter, Wire
+from .wire import MessageType, TopicWriter, Wire
 
 __all__ = ["DDS_TYPES", "CycloneDdsWire", "dds_topic"]
 

@@ -1,6 +1,6 @@
 """ROS 2's own definitions of the messages that cameras send, as files have to carry them."""
 
-from .topics import MessageType
+from .wire import MessageType
 
 __all__ = ["QUEUE_DEPTHS", "ROS2_DEFINITIONS", "ROS2_TYPES"]
 

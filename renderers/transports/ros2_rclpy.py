@@ -11,7 +11,7 @@ from .camera_messages import Content
 from .cdr import encode_cdr
 from .ros2_definitions import QUEUE_DEPTHS, ROS2_TYPES
 from .status import TransportStatus, TransportStatusCode
-from .topics import MessageType, TopicWriter, Wire
+from .wire import MessageType, TopicWriter, Wire
 
 __all__ = ["RclpyWire"]
 

@@ -11,8 +11,7 @@ from ..render_core import CameraDescriptor, PlaneKind, RenderCore
 from ..render_core.publication import CameraFrames, FrameTransport
 from .queue import PublicationWorker
 from .shared_segment import SegmentState, SharedSegment, SharedStream, checked_segment_name
-from .status import TransportStatus, TransportStatusCode
-from .topics import CameraCounts
+from .status import CameraCounts, TransportStatus, TransportStatusCode
 
 __all__ = ["SharedMemoryTransport"]
 

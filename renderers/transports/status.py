@@ -1,11 +1,11 @@
-"""How a transport is doing, by name."""
+"""How a transport is doing, by name and in numbers."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 from scene_data.errors import SceneDataError
 
-__all__ = ["TransportError", "TransportStatus", "TransportStatusCode"]
+__all__ = ["CameraCounts", "TransportError", "TransportStatus", "TransportStatusCode"]
 
 
 class TransportStatusCode(Enum):
@@ -50,6 +50,19 @@ class TransportStatus:
     def ok(self) -> bool:
         """Whether all is well."""
         return self.code is TransportStatusCode.OK
+
+
+@dataclass(frozen=True)
+class CameraCounts:
+    """What became of a camera's frames.
+
+    Attributes:
+        published: Captures that went out.
+        dropped: Captures that did not: a newer one displaced them, or nobody wanted them any more.
+    """
+
+    published: int
+    dropped: int
 
 
 class TransportError(SceneDataError, RuntimeError):

@@ -19,8 +19,7 @@ from ..render_core import CameraDescriptor, PlaneKind, RenderCore
 from ..render_core.publication import CameraFrames, FrameTransport
 from .picture_server import PictureFeed, PictureServer
 from .queue import PublicationWorker
-from .status import TransportError, TransportStatus, TransportStatusCode
-from .topics import CameraCounts
+from .status import CameraCounts, TransportError, TransportStatus, TransportStatusCode
 
 __all__ = ["STREAM_PORT", "StreamTransport"]
 

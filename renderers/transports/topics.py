@@ -1,9 +1,7 @@
-"""Cameras as topics: what is published where, who listens, and the thread of each camera that serves them."""
+"""Cameras as topics on a wire: what is published where, who listens, and the thread of each camera."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
 
 from ..render_core import CameraDescriptor, PlaneKind, RenderCore
@@ -20,71 +18,12 @@ from .camera_messages import (
     ros_name,
 )
 from .queue import PublicationWorker
-from .status import TransportStatus, TransportStatusCode
+from .status import CameraCounts, TransportStatus, TransportStatusCode
+from .wire import MessageType, TopicWriter, Wire
 
-__all__ = ["CameraCounts", "MessageType", "TopicTransport", "TopicWriter", "Wire"]
+__all__ = ["TopicTransport"]
 
 _CLOSE_TIMEOUT_S = 5.0
-
-
-class MessageType(Enum):
-    """What a topic carries, by ROS's names."""
-
-    IMAGE = "sensor_msgs/Image"
-    CAMERA_INFO = "sensor_msgs/CameraInfo"
-    TRANSFORMS = "tf2_msgs/TFMessage"
-    CLOCK = "rosgraph_msgs/Clock"
-
-
-class TopicWriter(ABC):
-    """One topic of a middleware. Thread-safe."""
-
-    @property
-    @abstractmethod
-    def reader_count(self) -> int:
-        """How many listen; asked often, and must not wait."""
-
-    @abstractmethod
-    def encode(self, content: Content) -> Any:
-        """What `send` takes. It shares no memory with the content, and the call waits for nobody."""
-
-    @abstractmethod
-    def send(self, message: Any) -> None:
-        """Send what was encoded; may wait."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Offer the topic no longer."""
-
-
-class Wire(ABC):
-    """A middleware, or a file, that carries topics."""
-
-    @abstractmethod
-    def open(self, topic: str, message_type: MessageType) -> TopicWriter:
-        """Offer a topic; its name is absolute."""
-
-    @property
-    @abstractmethod
-    def status(self) -> TransportStatus:
-        """How it is doing."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """End it, after its topics were closed."""
-
-
-@dataclass(frozen=True)
-class CameraCounts:
-    """What became of a camera's frames.
-
-    Attributes:
-        published: Captures that went out.
-        dropped: Captures that did not: a newer one displaced them, or nobody wanted them any more.
-    """
-
-    published: int
-    dropped: int
 
 
 @dataclass(eq=False)
