@@ -42,6 +42,7 @@ class Options:
     sizes: tuple[str, ...] = ("64x64", "160x120")
     environments: tuple[int, ...] = (64, 128, 192, 256)
     planes: str = "rgb+depth"
+    ways: tuple[str, ...] = tuple(WAYS)
     cell: str = ""
     """Measure one cell and print it as JSON: what the processes are started with."""
 
@@ -130,13 +131,13 @@ def main(options: Options) -> None:
     for scene in options.scenes:
         for size in options.sizes:
             picture = picture_of(size, options.planes)
-            for way in WAYS:
+            for way in options.ways:
                 cells = [in_own_process(way, scene, count, size, options.planes) for count in options.environments]
                 arrays, off = line(options.environments, [cell.arrays for cell in cells])
                 held, held_off = line(options.environments, [cell.resident for cell in cells])
                 frames, _ = line(options.environments, [cell.frames for cell in cells])
                 beside = arrays - frames
-                table.add_row(
+                row = (
                     scene,
                     str(picture),
                     way,
@@ -149,7 +150,8 @@ def main(options: Options) -> None:
                     f"{held_off:.1%}",
                     f"{max(cell.growth for cell in cells) / 1024:.0f} kB",
                 )
-                console.print(f"[dim]{scene} {picture} {way}[/]", end="\r")
+                table.add_row(*row)
+                console.print(f"[dim]{'  '.join(row)}[/]")
     console.print(table)
 
 
