@@ -30,12 +30,12 @@ def _of_type(
     geometry: PackedGeometry | None, index: int, env_ids: NDArray[np.int64], offsets: NDArray[np.float64]
 ) -> MarkerRows:
     if geometry is None or not len(env_ids):
-        return tuple(np.zeros((0, width), np.float32) for width in (3, 4, 3, 4))
-    first = geometry.first
-    envs = np.concatenate((np.full(len(env_ids), -1), env_ids))
-    blocks = (envs + 1) * len(PRIMITIVES) + index
-    counts = first[blocks + 1] - first[blocks]
-    shifts = np.repeat(np.tile(offsets, (2, 1)), counts, axis=0)
-    rows = np.concatenate([np.arange(first[block], first[block + 1]) for block in blocks]).astype(int)
+        threes, fours = np.zeros((0, 3), np.float32), np.zeros((0, 4), np.float32)
+        return threes, fours, threes, fours
+    # What all environments share is in the blocks of environment -1.
+    blocks = np.concatenate((np.zeros_like(env_ids), env_ids + 1)) * len(PRIMITIVES) + index
+    begins, ends = geometry.first[blocks], geometry.first[blocks + 1]
+    shifts = np.repeat(np.tile(offsets, (2, 1)), ends - begins, axis=0)
+    rows = np.concatenate([np.arange(*span) for span in zip(begins.tolist(), ends.tolist(), strict=True)]).astype(int)
     placed = (geometry.positions[rows] + shifts).astype(np.float32)
     return placed, geometry.quaternions[rows], geometry.sizes[rows], geometry.rgba[rows]

@@ -97,7 +97,8 @@ class RerunCameras:
         if not (np.isfinite(position).all() and np.isfinite(quaternion).all()):
             return
         # Its pose is one in the environment, though its path may lie below a body.
-        pose = rr.Transform3D(translation=position, quaternion=quaternion, parent_frame=f"tf#{entity_path(root)}")
+        turn = rr.Quaternion(xyzw=quaternion)
+        pose = rr.Transform3D(translation=position, quaternion=turn, parent_frame=f"tf#{entity_path(root)}")
         pinhole = rr.Pinhole(
             image_from_camera=matrix,
             width=shape[1],

@@ -94,7 +94,8 @@ class RerunScene:
             self._keep(root, rr.Transform3D(translation=offset))
             for shape, look in zip(shapes, looks, strict=True):
                 if env in self._envs_of(shape):
-                    place = rr.Transform3D(translation=shape.position, quaternion=shape.quaternion)
+                    turn = rr.Quaternion(xyzw=shape.quaternion)
+                    place = rr.Transform3D(translation=shape.position, quaternion=turn)
                     self._keep_shape(join_path(root, shape.path_name), shape, look)
                     self._keep(join_path(root, shape.path_name), place)
         bodies = _framed_bodies(scene)
