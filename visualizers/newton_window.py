@@ -115,11 +115,11 @@ class NewtonWindow(ViewerGL):
         try:
             super().__init__(width, height, headless=headless, paused=paused)
         except Exception as error:  # whatever the drivers raise, the reader has to know what to install
-            raise NoGraphicsError(headless, f"{error}. {_INSTALL_EGL if headless else _INSTALL_X}.") from error
+            place = "" if headless else f" (DISPLAY is {os.environ.get('DISPLAY')!r})"
+            cure = _INSTALL_EGL if headless else _INSTALL_X
+            raise NoGraphicsError(headless, f"{error}{place}. {cure}.") from error
         self.pick_from(None)
         self.renderer.exposure = _EXPOSURE
-        # Newton's own answer is about all windows of the process.
-        self.renderer.has_exit = lambda: self.close_requested
         self.renderer.window.push_handlers(on_close=self._ask_to_close)
         self.renderer.set_title(title)
 
