@@ -19,6 +19,7 @@ from scene_data.cli.view import View, run_view
 from scene_data.errors import UnknownNameError
 from scene_data.stage_motion import BodyMotion
 from scene_data.visualizers import UsdVisualizer, UsdVisualizerCfg
+from scene_data.visualizers.sampling import SampleClock
 from tests.usd_reading import validation_errors, world_matrix
 
 TIMESTEP = 0.01
@@ -216,6 +217,23 @@ class TestLong:
         between = [world_matrix(stage, ENV_BODY.format(0, "top"), code + 0.5)[2, 3] for code in range(20)]
         np.testing.assert_allclose(between, 0.5 * (heights[1:] + heights[:-1]), atol=1e-6)
 
+    def test_what_rests_until_a_clip_ends_does_not_begin_to_move_before(self, tmp_path):
+        model = mujoco.MjModel.from_xml_string(
+            "<mujoco><option gravity='0 0 0' timestep='.01'/>"
+            "<worldbody><body name='top'><freejoint/><geom size='.1'/></body></worldbody></mujoco>"
+        )
+        path = tmp_path / "run.usdc"
+        with open_context(model, path, memory_limit=1e-6) as sim:
+            sim.render()
+            for step in range(1, 13):
+                if step == 6:  # clips of two samples begin at even ones
+                    sim.physics.data.qpos[0] = 1.0
+                sim.step()
+        stage = Usd.Stage.Open(str(path))
+        assert [start for start, _ in Usd.ClipsAPI(stage.GetDefaultPrim()).GetClipActive()] == [0, 2, 4, 6, 8, 10, 12]
+        places = [world_matrix(stage, ENV_BODY.format(0, "top"), code)[0, 3] for code in (4.5, 5.0, 5.5, 6.0, 6.5)]
+        np.testing.assert_allclose(places, (0.0, 0.0, 0.5, 1.0, 1.0), atol=1e-6)
+
     def test_memory_stays_bounded(self, model, tmp_path):
         with open_context(model, tmp_path / "run.usdc", memory_limit=self.LIMIT) as sim:
             (viewer,) = sim.visualizers
@@ -238,6 +256,19 @@ class TestLong:
         with pytest.raises(FileExistsError, match="run_recording"):
             record(model, tmp_path / "run.usda", 1)
         assert other.read_text() == "all of it"
+
+
+class TestSampleClock:
+    def test_the_rate_holds_on_average_where_steps_do_not_divide_it(self):
+        clock = SampleClock(30.0)
+        samples = sum(clock.advance(0.01) for _ in range(1000))
+        assert samples == pytest.approx(300, abs=1)
+
+    def test_steps_that_are_longer_than_a_period_have_one_sample_each(self):
+        clock = SampleClock(1000.0)
+        assert all(clock.advance(0.01) for _ in range(5))
+        assert not any(clock.advance(0.0) for _ in range(5))
+        assert clock.seconds == pytest.approx(0.05)
 
 
 class TestInterrupted:
