@@ -300,6 +300,31 @@ def test_markers_are_drawn_beside_contacts(watched):
         assert (nodes(viewer_of(sim))["/scene/markers/sphere"].batched_scales[:, 0] > 0.0).sum() == 1
 
 
+def test_opacities_of_markers_are_sent_only_when_they_change(watched):
+    """A page builds the mesh anew for each, and shows nothing meanwhile."""
+    alpha, count = 1.0, 1
+    with open_context(mujoco.MjModel.from_xml_string(RESTING)) as sim:
+        sim.add_geometry_source(
+            lambda: GeometryBatch.spheres(np.arange(3.0 * count).reshape(-1, 3), 0.2, rgba=(1, 0, 0, alpha))
+        )
+        sim.step()
+        spheres = nodes(viewer_of(sim))["/scene/markers/sphere"]
+        assert spheres.batched_opacities is None
+        count = 5
+        sim.step()
+        assert (spheres.batched_scales[:, 0] > 0.0).sum() == 5
+        assert spheres.batched_opacities is None
+        alpha = 0.5
+        sim.step()
+        np.testing.assert_allclose(spheres.batched_opacities, [0.5] * 5 + [1.0] * 11)
+        sent = spheres.batched_opacities
+        sim.step()
+        assert spheres.batched_opacities is sent
+        alpha = 1.0
+        sim.step()
+        assert spheres.batched_opacities is None
+
+
 def test_positions_of_a_body_are_plotted(watched):
     with open_context(mujoco.MjModel.from_xml_string(RESTING), num_envs=2, visible_env_indices=[1]) as sim:
         panel = viewer_of(sim)._panel
@@ -310,6 +335,9 @@ def test_positions_of_a_body_are_plotted(watched):
         times, values = panel.plots.values("ball [m]")
         assert times == pytest.approx([0.002])
         np.testing.assert_allclose(np.ravel(values), (4.0, 5.0, 6.0), atol=1e-3)
+        panel.plots._due = 0.0
+        sim.render()
+        assert len(times) == len(values[0]) == 1, "no time has passed"
         panel.plotted_body = None
         panel.plots._due = 0.0
         sim.step()

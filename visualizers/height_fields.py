@@ -7,7 +7,6 @@ import numpy as np
 from scene_data.provider import SceneDataProvider
 from scene_data.scene import SceneDescription
 from scene_data.scene_assets import HeightFieldDescription
-from scene_data.scene_parts import ShapeType
 
 __all__ = ["HeightFieldWatch"]
 
@@ -22,8 +21,8 @@ class HeightFieldWatch:
 
     def __init__(self, provider: SceneDataProvider, scene: SceneDescription):
         self._provider = provider
-        used = {shape.height_field for shape in scene.shapes if shape.type is ShapeType.HEIGHT_FIELD}
-        self._fields = {index: scene.height_fields[index] for index in sorted(used - {None}) if index is not None}
+        used = {shape.height_field for shape in scene.shapes if shape.height_field is not None}
+        self._fields = {index: scene.height_fields[index] for index in sorted(used)}
 
     def changed(self) -> dict[int, HeightFieldDescription]:
         """The height fields that have changed since the last call, by index."""

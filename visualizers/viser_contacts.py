@@ -53,7 +53,6 @@ class ViserContacts:
         self._num_envs = max(scene.num_envs, 1)
         self._markers = ViserMarkers(server, root, env_ids, offsets)
         self._contacts: Contacts | None = None
-        self._has_any = False
         self._strongest = 0.0
 
     @staticmethod
@@ -67,11 +66,9 @@ class ViserContacts:
 
     def send(self) -> None:
         """Show them in place of those before."""
-        contacts, had_any = self._contacts, self._has_any
-        self._has_any = contacts is not None and len(contacts) > 0
-        if not self._has_any or contacts is None:
-            if had_any:
-                self._markers.show(None)
+        contacts = self._contacts
+        if contacts is None or not len(contacts):
+            self._markers.show(None)
             return
         # The strongest force of the last moments has the longest arrow.
         strongest = float(np.linalg.norm(contacts.forces, axis=1).max())

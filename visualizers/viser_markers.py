@@ -6,12 +6,13 @@ import numpy as np
 import viser
 from numpy.typing import NDArray
 
-from scene_data.extra_geometry import PRIMITIVES
 from scene_data.geometry_sources import PackedGeometry
 from scene_data.scene import ShapeType
 from scene_data.tessellation import Surface, tessellate
 
 from .instancing import capsule_part
+from .marker_rows import marker_rows
+from .viser_updates import send_update
 
 __all__ = ["ViserMarkers"]
 
@@ -36,21 +37,30 @@ class _Batch:
             self._capacity = 1 << max(count - 1, 15).bit_length()
             self._handle = None
         padding = ((0, self._capacity - count), (0, 0))
-        colours = np.pad((rgba * 255.0).round().astype(np.uint8), padding)
         instances = {
             "batched_positions": np.pad(positions, padding).astype(np.float32),
             "batched_wxyzs": np.pad(np.roll(quaternions, 1, axis=1), padding).astype(np.float32),
             "batched_scales": np.pad(scales, padding).astype(np.float32),
-            "batched_colors": colours[:, :3],
-            "batched_opacities": (colours[:, 3] / 255.0).astype(np.float32),
+            "batched_colors": np.pad((rgba[:, :3] * 255.0).round().astype(np.uint8), padding),
         }
+        # A page builds the mesh anew for other opacities: what is opaque has none, and what is not there keeps one.
+        opacities = np.pad(rgba[:, 3].astype(np.float32), padding[0], constant_values=1.0)
+        opacities = opacities if (opacities < 1.0).any() else None
         if self._handle is None:
             self._handle = self._server.scene.add_batched_meshes_simple(
-                self._name, self._surface.points, self._surface.faces, lod="off", cast_shadow=False, **instances
+                self._name,
+                self._surface.points,
+                self._surface.faces,
+                lod="off",
+                cast_shadow=False,
+                batched_opacities=opacities,
+                **instances,
             )
             return
-        for name, values in instances.items():
-            setattr(self._handle, name, values)
+        news = {name: new for name, new in instances.items() if not np.array_equal(new, getattr(self._handle, name))}
+        if news:
+            send_update(self._handle, **news)
+        self._handle.batched_opacities = opacities
 
 
 class ViserMarkers:
@@ -66,6 +76,7 @@ class ViserMarkers:
     def __init__(self, server: viser.ViserServer, root: str, env_ids: NDArray[np.int64], offsets: NDArray[np.float64]):
         self._env_ids = env_ids
         self._offsets = offsets
+        self._shows_any = False
         surfaces = {
             "sphere": tessellate(ShapeType.SPHERE, np.ones(3)),
             "cylinder": tessellate(ShapeType.CYLINDER, np.ones(3)),
@@ -77,7 +88,10 @@ class ViserMarkers:
 
     def show(self, geometry: PackedGeometry | None) -> None:
         """Show this, and nothing of what was shown before."""
-        by_type = {shape: self._of_type(geometry, index) for index, shape in enumerate(PRIMITIVES)}
+        if geometry is None and not self._shows_any:
+            return
+        self._shows_any = geometry is not None
+        by_type = marker_rows(geometry, self._env_ids, self._offsets)
         positions, quaternions, sizes, rgba = by_type[ShapeType.CAPSULE]
         radii, halves = sizes[:, :1], sizes[:, 1:2]
         ends = halves * _z_axes(quaternions)
@@ -94,19 +108,6 @@ class ViserMarkers:
 
     def _show(self, name: str, *instances: NDArray) -> None:
         self._batches[name].show(*instances)
-
-    def _of_type(self, geometry: PackedGeometry | None, index: int) -> list[NDArray[np.float32]]:
-        """Positions, quaternions, sizes and colours of one type, in all the environments that are shown."""
-        if geometry is None or not len(self._env_ids):
-            return [np.zeros((0, width), np.float32) for width in (3, 4, 3, 4)]
-        first = geometry.first
-        blocks = [(0, offset) for offset in self._offsets]
-        blocks += [(env + 1, offset) for env, offset in zip(self._env_ids.tolist(), self._offsets, strict=True)]
-        spans = [(block * len(PRIMITIVES) + index, offset) for block, offset in blocks]
-        rows = np.concatenate([np.arange(first[block], first[block + 1]) for block, _ in spans]).astype(int)
-        shifts = np.concatenate([np.tile(offset, (first[block + 1] - first[block], 1)) for block, offset in spans])
-        placed = (geometry.positions[rows] + shifts).astype(np.float32)
-        return [placed, geometry.quaternions[rows], geometry.sizes[rows], geometry.rgba[rows]]
 
 
 def _both(first: Any, second: Any) -> list[NDArray]:

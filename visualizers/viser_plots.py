@@ -79,10 +79,11 @@ class _Plot:
         self.handle = gui.add_uplot(flat, tuple(series), scales=scales, title=title, aspect=2.0)
 
     def add(self, seconds: float, values: Sequence[float]) -> None:
-        if self.times and seconds < self.times[-1]:
-            self.times.clear()
+        # A time that was shown already, while paused or after a reset, is shown anew.
+        while self.times and seconds <= self.times[-1]:
+            self.times.pop()
             for each in self.values:
-                each.clear()
+                each.pop()
         self.times.append(seconds)
         del self.times[:-_POINTS]
         for each, value in zip(self.values, values, strict=True):
