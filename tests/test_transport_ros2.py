@@ -6,7 +6,7 @@ import types
 
 import mujoco
 import pytest
-from listening import WAIT_S
+from listening import WAIT_S, wait_until
 from ros_rigs import open_ros2
 from test_simulation import TOP, XML, open_context
 
@@ -36,6 +36,40 @@ def test_nothing_is_left_of_a_closed_transport(model, domain):
         sim.remove_transport(ros)
         assert set(threading.enumerate()) == before
         assert ros.status.code is TransportStatusCode.STOPPED
+
+
+def test_others_discover_the_types_and_qualities_of_service_that_ros2_has(model, domain):
+    from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsPublication
+    from cyclonedds.domain import DomainParticipant
+    from cyclonedds.qos import Policy
+
+    participant = DomainParticipant(domain)
+    found: dict[str, tuple[str, ...]] = {}
+    with open_context(model, cameras=(TOP,)) as sim:
+        sim.add_transport(Ros2Transport("/robot"))
+        discovery = BuiltinDataReader(participant, BuiltinTopicDcpsPublication)
+
+        def discover() -> None:
+            for offer in discovery.take(100):
+                if offer.sample_info.valid_data:
+                    policies = (Policy.Reliability, Policy.Durability, Policy.History)
+                    name, *words = offer.type_name, *(str(offer.qos[policy]).split(".", 2)[2] for policy in policies)
+                    found[offer.topic_name] = (name, words[0].partition("(")[0], *words[1:])
+
+        wait_until(lambda: len(found) >= 9, "all topics are discovered", meanwhile=discover)
+    image = ("sensor_msgs::msg::dds_::Image_", "Reliable", "Volatile", "KeepLast(depth=2)")
+    info = ("sensor_msgs::msg::dds_::CameraInfo_", *image[1:])
+    assert found == {
+        "rt/robot/top/image_raw": image,
+        "rt/robot/top/camera_info": info,
+        "rt/robot/top/depth/image": image,
+        "rt/robot/top/depth/image_raw": image,
+        "rt/robot/top/depth/camera_info": info,
+        "rt/robot/top/segmentation/image": image,
+        "rt/robot/top/segmentation/camera_info": info,
+        "rt/tf": ("tf2_msgs::msg::dds_::TFMessage_", "Reliable", "Volatile", "KeepLast(depth=100)"),
+        "rt/clock": ("rosgraph_msgs::msg::dds_::Clock_", "BestEffort", "Volatile", "KeepLast(depth=1)"),
+    }
 
 
 @pytest.mark.parametrize("domain", [-1, 233])
