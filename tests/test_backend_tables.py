@@ -182,7 +182,7 @@ def test_an_engine_that_describes_no_scene_says_so():
 def test_what_changes_at_run_time_shows_or_is_refused(ability, backend):
     """Each ability is told by what it changes in the picture of a slab below the camera."""
     cfg = SimulationCfg(
-        mujoco_physics("mujoco_batch"), cameras=[replace(EYE, data_types=("depth",))], render_backend=backend
+        mujoco_physics("mujoco_batch"), cameras=[replace(EYE, data_types=("depth", "rgb"))], render_backend=backend
     )
     with SimulationContext(cfg) as sim:
         camera = sim.cameras["eye"]
@@ -195,7 +195,7 @@ def test_what_changes_at_run_time_shows_or_is_refused(ability, backend):
                 lambda: GeometryBatch.spheres([(0.0, 0.0, 1.0)], 0.2, envs=[1])
             ),
         }[ability]
-        before = camera.data["depth"].clone()
+        before = {name: tensor.clone() for name, tensor in camera.data.items()}
         if ABILITIES[ability][backend] == "no":
             message = f"render backend '{backend}' has no .*; backends that do: "
             with pytest.raises(ValueError, match=message) as refusal:
@@ -204,6 +204,6 @@ def test_what_changes_at_run_time_shows_or_is_refused(ability, backend):
             assert set(named) == {name for name, _ in renderers.installed() if ABILITIES[ability].get(name) == "yes"}
             return
         use()
-        after = camera.data["depth"]
-        assert torch.equal(after[0], before[0])
-        assert not torch.equal(after[1], before[1])
+        for name, after in camera.data.items():
+            assert torch.equal(after[0], before[name][0]), name
+            assert not torch.equal(after[1], before[name][1]), name

@@ -386,7 +386,7 @@ def test_frames_come_with_the_pose_and_projection_of_their_camera(model):
     quarter = np.sqrt(0.5)
     on_slab = CameraCfg("on_slab", 8, 8, ("depth",), mount=BodyMount("slab", (0.0, 0.0, 1.0)), options=OPTIONS)
     turned = WorldPose((0.0, 0.0, 3.0), (0.0, 0.0, quarter, quarter))
-    placed = CameraCfg("placed", 8, 8, ("depth",), mount=turned, intrinsics=Pinhole(5, 6, 3, 2), options=OPTIONS)
+    placed = CameraCfg("placed", 8, 8, ("depth",), mount=turned, intrinsics=Pinhole(5, (6, 7), 3, 2), options=OPTIONS)
     with open_context(model, cameras=(TOP, on_slab, placed)) as sim:
         transport = sim.add_transport(CameraPublicationTransport())
         readers = {name: transport.register(name) for name in sim.cameras}
@@ -399,7 +399,7 @@ def test_frames_come_with_the_pose_and_projection_of_their_camera(model):
     np.testing.assert_allclose(views["top"].pinholes, [[focal, focal, 16, 12]] * 2)
     np.testing.assert_allclose(views["on_slab"].positions, [[0.6, 0, 1.5], [-0.6, 0, 1.5]], atol=1e-6)
     np.testing.assert_allclose(views["placed"].rotations[1], [[0, -1, 0], [1, 0, 0], [0, 0, 1]], atol=1e-6)
-    np.testing.assert_array_equal(views["placed"].pinholes, [[5, 6, 3, 2]] * 2)
+    np.testing.assert_array_equal(views["placed"].pinholes, [[5, 6, 3, 2], [5, 7, 3, 2]])
 
 
 class Failing(FrameTransport):
