@@ -275,6 +275,8 @@ class SimulationContext:
             self.reset()
 
     def _collect_geometry(self) -> PackedGeometry | None:
+        if not len(self._geometry):
+            return None
         with self.physics_lock, self.provider.consistent_read():
             return self._geometry.collect(self.num_envs)
 
