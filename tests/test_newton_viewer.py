@@ -351,6 +351,23 @@ class TestBinding:
             (mesh,) = (obj for name, obj in viewer.window.objects.items() if name.startswith("/deforming/0"))
             np.testing.assert_allclose(mesh.vertices.numpy()["pos"], np.concatenate(expected), atol=1e-5)
 
+    def test_a_height_field_that_is_written_to_is_shown(self):
+        model = mujoco.MjModel.from_xml_string(
+            "<mujoco><asset><hfield name='land' nrow='9' ncol='9' size='1 1 1 .1'/></asset>"
+            "<worldbody><geom type='hfield' hfield='land' rgba='1 0 0 1'/></worldbody></mujoco>"
+        )
+        with open_context(model, eye=(0.0, -5.0, 0.5), lookat=(0.0, 0.0, 0.5)) as sim:
+            (viewer,) = sim.visualizers
+            flat = viewer.get_frame()
+            sim.physics.model.hfield_data[:] = 1.0
+            raised = viewer.get_frame()
+            assert viewer.get_frame().any()
+        # Its near side is 4 m away, and now 1 m higher.
+        rise = np.nonzero((flat[..., 0] > 60) & (flat[..., 1] < 30))[0].min()
+        rise -= np.nonzero((raised[..., 0] > 60) & (raised[..., 1] < 30))[0].min()
+        near, far = (0.5 * HEIGHT / np.tan(np.radians(22.5)) / distance for distance in (4.0, 6.0))
+        assert far - 2 < rise < near + 2
+
     def test_another_model_is_shown_after_a_reload(self, model):
         with open_context(model) as sim:
             sim.reload(mujoco.MjModel.from_xml_string(CLOTH))

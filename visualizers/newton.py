@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from scene_data.provider import SceneDataProvider
 from scene_data.scene import SceneDescription
 
 from .base import BaseVisualizer, Point
+from .height_fields import HeightFieldWatch
 from .layout import default_spacing
 from .newton_cfg import NewtonVisualizerCfg
 from .newton_scene import NewtonScene
@@ -51,6 +53,8 @@ class NewtonVisualizer(BaseVisualizer):
         self._scene: NewtonScene | None = None
         self._description: SceneDescription | None = None
         self._markers: PackedGeometry | None = None
+        self._height_fields: HeightFieldWatch | None = None
+        self._spacing = 0.0
         self._drawing: Future | None = None
         self._drawn_since = 0.0
         self._video: VideoWriter | None = None
@@ -195,9 +199,10 @@ class NewtonVisualizer(BaseVisualizer):
         window.make_current()
         self._description = scene = provider.backend.describe_scene()
         spacing = self.cfg.env_spacing
-        spacing = default_spacing(provider, scene) if spacing is None else spacing
+        self._spacing = default_spacing(provider, scene) if spacing is None else spacing
         self._markers = None
-        self._scene = NewtonScene(window, provider, scene, self.env_ids, spacing, self.cfg.geom_groups)
+        self._height_fields = HeightFieldWatch(provider, scene)
+        self._scene = self._build(provider, scene)
         reach = float(np.abs(self._scene.offsets).max()) if len(self.env_ids) else 0.0
         window.camera.near, window.camera.far = scene.near, max(scene.far, 8.0 * reach)
         if scene.free_camera.projection == "perspective":
@@ -206,6 +211,10 @@ class NewtonVisualizer(BaseVisualizer):
         window.renderer.shadow_extents = max(extent, _LEAST_SHADOWS)
         self._look(*(self._camera_view or _default_view(scene, reach)))
 
+    def _build(self, provider: SceneDataProvider, scene: SceneDescription) -> NewtonScene:
+        assert self.window is not None
+        return NewtonScene(self.window, provider, scene, self.env_ids, self._spacing, self.cfg.geom_groups)
+
     def _look(self, eye: Point, target: Point) -> None:
         assert self.window is not None
         self.window.set_camera(eye)
@@ -213,9 +222,13 @@ class NewtonVisualizer(BaseVisualizer):
 
     def _take(self) -> None:
         """Take the present state to be drawn."""
-        if self.window is None or self._scene is None:
+        if self.window is None or self._scene is None or self.provider is None or self._height_fields is None:
             return
         self.window.make_current()
+        if changed := self._height_fields.changed():
+            old = self._scene.description
+            fields = tuple(changed.get(index, field) for index, field in enumerate(old.height_fields))
+            self._scene = self._build(self.provider, replace(old, height_fields=fields))
         self._scene.read()
         self._scene.show(self._markers)
 

@@ -46,7 +46,7 @@ class NewtonVisualizerCfg(VisualizerCfg):
     geom_groups: Sequence[int] = (0, 1, 2)
     speed: float | None = None
     start_paused: bool = False
-    step_timeout: float = 120.0  # kernels are compiled when it is first used
+    step_timeout: float = 120.0  # without a graphics card a crowd takes long to draw
 
     def __post_init__(self):
         super().__post_init__()

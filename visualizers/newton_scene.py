@@ -37,6 +37,7 @@ class NewtonScene:
         groups: Visibility groups that are shown.
 
     Attributes:
+        description: What there is.
         model: The Newton model. World `i` is environment `env_ids[i]`.
         state: Its state. `body_q` is the provider's own array, where all environments are shown in their order.
         offsets: Where each environment is moved to [m], `(E, 3)`.
@@ -51,6 +52,7 @@ class NewtonScene:
         spacing: float,
         groups: Sequence[int],
     ):
+        self.description = scene
         self._window = window
         self._provider = provider
         self._poses = SceneDataFormat.Transform()
