@@ -5,7 +5,9 @@ from math import ceil
 
 __all__ = ["rays_per_tile", "row_bands"]
 
-_TILES_PER_THREAD = 3
+# Rays that are not shaded differ less in what they cost.
+_SHADED_TILES_PER_THREAD = 3
+_TILES_PER_THREAD = 2
 # About a millisecond of work, a few times as much as it takes to launch a tile. Rays that are not shaded cost less.
 _MIN_SHADED_RAYS = 1 << 11
 _MIN_RAYS = 1 << 13
@@ -22,10 +24,12 @@ def rays_per_tile(rays: int, threads: int, *, is_cpu: bool, shaded: bool) -> int
     A few tiles for each thread, so that all of them have something to do until the end, however much slower one tile
     is than another. A single thread needs no more tiles than the scratch memory asks for.
     """
-    least, most = (_MIN_SHADED_RAYS, _MAX_SHADED_RAYS) if shaded else (_MIN_RAYS, _MAX_RAYS)
+    least, most, each = _MIN_RAYS, _MAX_RAYS, _TILES_PER_THREAD
+    if shaded:
+        least, most, each = _MIN_SHADED_RAYS, _MAX_SHADED_RAYS, _SHADED_TILES_PER_THREAD
     if not is_cpu:
         most = _MAX_DEVICE_RAYS
-    return most if threads == 1 else min(most, max(least, ceil(rays / (_TILES_PER_THREAD * threads))))
+    return most if threads == 1 else min(most, max(least, ceil(rays / (each * threads))))
 
 
 def row_bands(height: int, rays_per_row: int, most: int) -> list[slice]:
