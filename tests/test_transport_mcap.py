@@ -71,6 +71,14 @@ def read_broken(path: Path) -> dict[str, list]:
                     found.setdefault(channel.topic, []).append((record.log_time, decode(record.data)))
 
 
+def ends_with_a_whole_record(path: Path) -> bool:
+    """By the lengths of the records, each behind its kind; a file starts with eight bytes of magic."""
+    data, position = path.read_bytes(), 8
+    while position < len(data):
+        position += 9 + int.from_bytes(data[position + 1 : position + 9], "little")
+    return position == len(data)
+
+
 def pixels(message, dtype, channels: int) -> np.ndarray:
     return np.frombuffer(bytes(message.data), dtype).reshape(message.height, message.width, channels)
 
@@ -271,6 +279,7 @@ def check_ends_with(code: TransportStatusCode, model, path: Path) -> None:
         assert sim.render_core.stats()["captures"] == captures, "a recording that has ended still has demand"
         assert sim.cameras["top"].data.info.simulation_time_ns == sim.simulation_time_ns
         if code is TransportStatusCode.DISK_FULL:
+            assert ends_with_a_whole_record(path)
             recorded = [time // STEP_NS for time, _ in read_broken(path)["/top/depth/image"]]
             assert recorded == list(range(1, len(recorded) + 1))
             assert len(recorded) >= 1
