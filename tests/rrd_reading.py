@@ -1,10 +1,12 @@
 """Rerun recordings, read back with Rerun's own reader."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rerun.chunk import RrdReader
+from rerun.error_utils import RerunWarning
 
 __all__ = ["Recorded"]
 
@@ -19,7 +21,9 @@ class Recorded:
     """
 
     def __init__(self, path: Path):
-        reader = RrdReader(str(path))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RerunWarning)  # there is no index, on purpose
+            reader = RrdReader(str(path))
         self.recordings = reader.recordings()
         self.blueprints = reader.blueprints()
         self.static: dict[tuple[str, str], Any] = {}

@@ -24,6 +24,7 @@ from scene_data.registry import visualizers
 
 rr = pytest.importorskip("rerun")
 
+from rerun.chunk import RrdReader  # noqa: E402
 from rrd_reading import Recorded  # noqa: E402
 
 from scene_data.visualizers import RerunVisualizer, RerunVisualizerCfg  # noqa: E402
@@ -238,23 +239,24 @@ class TestServing:
             assert rr.get_global_data_recording() is before
 
 
+@pytest.fixture(scope="module")
+def trees(model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("trees") / "deep" / "run.rrd"
+    poses = []
+    with open_context(model, 2, record_to_rrd=path, env_spacing=5.0, app_id="trees") as sim:
+        poses.append((sim.simulation_time_ns, body_poses(sim)))
+        for step in range(4):
+            sim.physics.batch.qpos[:, 0] = (0.3 * step, -0.2 * step)
+            sim.step()
+            poses.append((sim.simulation_time_ns, body_poses(sim)))
+    return Recorded(path), poses
+
+
 class TestTrees:
     """A few environments, each with entities of its own."""
 
-    @pytest.fixture(scope="class")
-    def run(self, model, tmp_path_factory):
-        path = tmp_path_factory.mktemp("trees") / "deep" / "run.rrd"
-        poses = []
-        with open_context(model, 2, record_to_rrd=path, env_spacing=5.0, app_id="trees") as sim:
-            poses.append((sim.simulation_time_ns, body_poses(sim)))
-            for step in range(4):
-                sim.physics.batch.qpos[:, 0] = (0.3 * step, -0.2 * step)
-                sim.step()
-                poses.append((sim.simulation_time_ns, body_poses(sim)))
-        return Recorded(path), poses
-
-    def test_bodies_are_where_the_provider_says_at_every_time(self, run):
-        recorded, poses = run
+    def test_bodies_are_where_the_provider_says_at_every_time(self, trees):
+        recorded, poses = trees
         assert recorded.timelines == {"sim_time", "step"}
         for path in (f"/World/envs/env_{env}/{body}" for env in range(2) for body in ("arm", "hand", "ball", "tile")):
             positions = recorded.rows[path, "Transform3D:translation"]
@@ -265,13 +267,13 @@ class TestTrees:
                 np.testing.assert_allclose(place[2][0], expected[path][0], atol=1e-5)
                 np.testing.assert_allclose(turn[2][0], expected[path][1], atol=1e-5)
 
-    def test_environments_stand_apart_for_the_eye(self, run):
-        recorded, _ = run
+    def test_environments_stand_apart_for_the_eye(self, trees):
+        recorded, _ = trees
         places = [recorded.static[f"/World/envs/env_{env}", "Transform3D:translation"][0] for env in range(2)]
         np.testing.assert_allclose(places, [[-2.5, 0, 0], [2.5, 0, 0]], atol=1e-6)
 
-    def test_each_shape_has_its_own_size_colour_and_place(self, run):
-        recorded, _ = run
+    def test_each_shape_has_its_own_size_colour_and_place(self, trees):
+        recorded, _ = trees
         for env in range(2):
             root = f"/World/envs/env_{env}"
             static = {key[1]: value for key, value in recorded.static.items() if key[0] == f"{root}/arm/upper"}
@@ -290,8 +292,8 @@ class TestTrees:
             )
             np.testing.assert_allclose(recorded.static[f"{root}/ball/can", "Cylinders3D:lengths"], [0.4])
 
-    def test_meshes_hold_the_geometry_of_the_model(self, run, model):
-        recorded, _ = run
+    def test_meshes_hold_the_geometry_of_the_model(self, trees, model):
+        recorded, _ = trees
         palm = "/World/envs/env_0/hand/palm"
         points = np.array(recorded.static[palm, "Mesh3D:vertex_positions"])
         faces = np.array(recorded.static[palm, "Mesh3D:triangle_indices"])
@@ -303,8 +305,8 @@ class TestTrees:
         assert heights[:, 2].max() == pytest.approx(1.0)
         assert heights[:, 2].min() == pytest.approx(-0.1)
 
-    def test_textures_lie_on_shapes_as_often_as_the_material_says(self, run, model):
-        recorded, _ = run
+    def test_textures_lie_on_shapes_as_often_as_the_material_says(self, trees, model):
+        recorded, _ = trees
         tile = {key[1]: value for key, value in recorded.static.items() if key[0] == "/World/envs/env_1/tile/tile"}
         image = np.array(tile["Mesh3D:albedo_texture_buffer"][0], dtype=np.uint8).reshape(8, 8, 3)
         np.testing.assert_array_equal(image, model.tex_data.reshape(8, 8, 3))
@@ -312,21 +314,39 @@ class TestTrees:
         top = np.array(tile["Mesh3D:vertex_normals"])[:, 2] > 0.9
         np.testing.assert_allclose(np.ptp(texcoords[top], axis=0), [2.0, 2.0], atol=1e-6)
 
-    def test_geometry_is_sent_once_and_what_is_in_no_shown_group_never(self, run):
-        recorded, _ = run
+    def test_geometry_is_sent_once_and_what_is_in_no_shown_group_never(self, trees):
+        recorded, _ = trees
         moving = {component.split(":")[0] for _, component in recorded.rows}
         assert moving == {"Transform3D"}
         assert not any("collider" in entity for entity in recorded.entities)
 
-    def test_what_all_environments_share_is_there_once(self, run):
-        recorded, _ = run
+    def test_what_all_environments_share_is_there_once(self, trees):
+        recorded, _ = trees
         assert "/World/envs/env_0/world/floor" in recorded.entities
         assert "/World/envs/env_1/world/floor" not in recorded.entities
         assert "/World/envs/env_1/world/hills" in recorded.entities, "it has an end, and the environments are apart"
 
-    def test_there_is_a_blueprint(self, run):
-        recorded, _ = run
+    def test_there_is_a_blueprint(self, trees):
+        recorded, _ = trees
         assert [each.application_id for each in recorded.blueprints] == ["trees"]
+
+
+@pytest.fixture(scope="module")
+def batches(model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("batches") / "run.rrd"
+    with open_context(model, 6, record_to_rrd=path, env_spacing=4.0, visible_env_indices=[5, 0, 1, 2, 3]) as sim:
+        sim.physics.batch.qpos[:, 0] = np.linspace(0.0, 1.0, 6)
+        sim.physics.batch.qpos[:, 2] = np.linspace(0.0, 0.5, 6)
+        sim.step()
+        sim.physics.batch.qpos[:, 1] = np.linspace(-1.0, 1.0, 6)
+        sim.step()
+        states = sim.physics.batch.qpos.copy()
+    positions, rotations = np.zeros((6, model.ngeom, 3)), np.zeros((6, model.ngeom, 9))
+    for env, data in enumerate(mujoco.MjData(model) for _ in range(6)):
+        data.qpos = states[env]
+        mujoco.mj_kinematics(model, data)
+        positions[env], rotations[env] = data.geom_xpos, data.geom_xmat
+    return Recorded(path), (positions, rotations)
 
 
 class TestBatches:
@@ -335,25 +355,8 @@ class TestBatches:
     # Three columns, the last row not full.
     OFFSETS = 4.0 * np.array([[-1, 0.5, 0], [0, 0.5, 0], [1, 0.5, 0], [-1, -0.5, 0], [0, -0.5, 0]])
 
-    @pytest.fixture(scope="class")
-    def run(self, model, tmp_path_factory):
-        path = tmp_path_factory.mktemp("batches") / "run.rrd"
-        with open_context(model, 6, record_to_rrd=path, env_spacing=4.0, visible_env_indices=[5, 0, 1, 2, 3]) as sim:
-            sim.physics.batch.qpos[:, 0] = np.linspace(0.0, 1.0, 6)
-            sim.physics.batch.qpos[:, 2] = np.linspace(0.0, 0.5, 6)
-            sim.step()
-            sim.physics.batch.qpos[:, 1] = np.linspace(-1.0, 1.0, 6)
-            sim.step()
-            states = sim.physics.batch.qpos.copy()
-        positions, rotations = np.zeros((6, model.ngeom, 3)), np.zeros((6, model.ngeom, 9))
-        for env, data in enumerate(mujoco.MjData(model) for _ in range(6)):
-            data.qpos = states[env]
-            mujoco.mj_kinematics(model, data)
-            positions[env], rotations[env] = data.geom_xpos, data.geom_xmat
-        return Recorded(path), (positions, rotations)
-
-    def test_instances_are_where_the_geoms_are_each_in_its_place(self, run, model):
-        recorded, (positions, rotations) = run
+    def test_instances_are_where_the_geoms_are_each_in_its_place(self, batches, model):
+        recorded, (positions, rotations) = batches
         for body, geom in (("arm", "upper"), ("arm", "twin"), ("ball", "ball"), ("ball", "egg"), ("tile", "tile")):
             path = rf"/World/envs/env_\*/{body}/{geom}"
             index = model.geom(geom).id
@@ -366,8 +369,8 @@ class TestBatches:
             alike = np.abs((turns * np.roll(expected, -1, axis=1)).sum(axis=1))
             np.testing.assert_allclose(alike, 1.0, atol=1e-5)
 
-    def test_each_has_its_own_colour(self, run):
-        recorded, _ = run
+    def test_each_has_its_own_colour(self, batches):
+        recorded, _ = batches
         upper, twin = (
             recorded.static[rf"/World/envs/env_\*/arm/{name}", "Capsules3D:colors"] for name in ("upper", "twin")
         )
@@ -375,15 +378,15 @@ class TestBatches:
         # Rerun draws as many capsules as there are lengths, however many poses there are.
         assert len(recorded.static[r"/World/envs/env_\*/arm/upper", "Capsules3D:lengths"]) == 5
 
-    def test_updates_are_poses_alone(self, run):
-        recorded, _ = run
+    def test_updates_are_poses_alone(self, batches):
+        recorded, _ = batches
         assert {component for _, component in recorded.rows} == {
             "InstancePoses3D:translations",
             "InstancePoses3D:quaternions",
         }
 
-    def test_what_stands_still_is_sent_for_good(self, run):
-        recorded, _ = run
+    def test_what_stands_still_is_sent_for_good(self, batches):
+        recorded, _ = batches
         np.testing.assert_allclose(
             recorded.static[r"/World/envs/env_\*/world/hills", "InstancePoses3D:translations"],
             np.array([5.0, 0, 0])
@@ -602,6 +605,13 @@ class TestTime:
                 sim.step()
         rows = Recorded(tmp_path / "run.rrd").rows[r"/plots/the\ count", "Scalars:scalars"]
         assert [(row[0], row[2]) for row in rows] == [(pytest.approx(0.01 * (1 + i)), [float(i)]) for i in range(3)]
+
+
+def test_recording_takes_no_memory_for_an_index_that_grows(model, tmp_path):
+    with open_context(model, record_to_rrd=tmp_path / "run.rrd") as sim:
+        sim.step()
+    with pytest.warns(rr.error_utils.RerunWarning, match="no footer"):
+        RrdReader(str(tmp_path / "run.rrd"))
 
 
 def test_a_reload_begins_another_recording(model, tmp_path):

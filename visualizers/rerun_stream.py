@@ -100,7 +100,8 @@ class RerunStream:
         if self._path is not None:
             self._count += 1
             again = self._path.with_stem(f"{self._path.stem}_{self._count}")
-            sinks.append(rr.FileSink(self._path if self._count == 1 else again))
+            # The footer would be kept in memory until the end, and grow with every update.
+            sinks.append(rr.FileSink(self._path if self._count == 1 else again, write_footer=False))
         self._recording = rr.RecordingStream(self._app_id)
         # The times that count are those of the simulation.
         self._recording.set_log_time_enabled(False)
