@@ -24,9 +24,11 @@ RGB, DEPTH, SEG = PlaneKind.RGB, PlaneKind.DEPTH, PlaneKind.SEGMENTATION
 SKIN = int(mujoco.mjtObj.mjOBJ_SKIN)
 SIDE = 32
 
-# Two sheets that hang on one lift each, red and green to the left and right of their middle, over a floor and below a
-# camera; the second is hinged along its middle.
-XML = """
+# Over a floor and below a camera, on a lift: a sheet, red and green to the left and right of its middle; a flap to its
+# right, whose outer edge turns with a leaf; and a blade to its left, a strip of triangles that turns with the leaf.
+STRIP = [(x, y) for x in np.linspace(-1.0, -0.6, 9) for y in (-0.4, 0.4)]
+TRIANGLES = [(2 * i + a, 2 * i + b, 2 * i + c) for i in range(8) for a, b, c in ((0, 2, 3), (0, 3, 1))]
+XML = f"""
 <mujoco>
   <visual><headlight ambient="1 1 1" diffuse="0 0 0" specular="0 0 0"/></visual>
   <asset>
@@ -48,6 +50,11 @@ XML = """
     <skin name="flap" rgba="1 1 0 1" group="1" vertex=".6 -.4 0  1 -.4 0  1 .4 0  .6 .4 0" face="0 1 2  0 2 3">
       <bone body="lift" bindpos="0 0 0" bindquat="1 0 0 0" vertid="0 3" vertweight="1 1"/>
       <bone body="leaf" bindpos="0 0 0" bindquat="1 0 0 0" vertid="1 2" vertweight="1 1"/>
+    </skin>
+    <skin name="blade" rgba="0 1 1 1" group="1" vertex="{" ".join(f"{x} {y} 0" for x, y in STRIP)}"
+          face="{" ".join(f"{a} {b} {c}" for a, b, c in TRIANGLES)}">
+      <bone body="leaf" bindpos="0 0 0" bindquat="1 0 0 0" vertid="{" ".join(str(i) for i in range(18))}"
+            vertweight="{"1 " * 18}"/>
     </skin>
   </deformable>
 </mujoco>
@@ -92,10 +99,29 @@ def test_each_environment_has_its_own_shape_with_the_ids_and_depth_of_the_skins(
     frames = shoot(model, states_of(model, [0.0], [0.5], [-0.5]))
     for env, height in enumerate((1.0, 1.5, 0.5)):
         depth, seg = frames[1, DEPTH][env, ..., 0], frames[1, SEG][env]
-        for skin, (left, right) in enumerate(((-0.4, 0.4), (0.6, 1.0))):
+        for skin, (left, right) in enumerate(((-0.4, 0.4), (0.6, 1.0), (-1.0, -0.6))):
             is_skin = (seg == (skin, SKIN)).all(axis=-1)
             np.testing.assert_array_equal(is_skin, covered(height, left, right))
             np.testing.assert_allclose(depth[is_skin], 3.0 - height, rtol=1e-5)
+
+
+def test_a_skin_bends_with_its_bones(model):
+    frames = shoot(model, states_of(model, [0.0, -1.0], [0.0, 0.3]))
+    focal = 0.5 * SIDE / np.tan(np.radians(30.0))
+    depth = frames[1, DEPTH][..., 0].astype(float)
+    right, up = (np.arange(SIDE) + 0.5 - 0.5 * SIDE) / focal, (0.5 * SIDE - np.arange(SIDE) - 0.5) / focal
+    x, y, z = right * depth, up[:, None] * depth, 3.0 - depth
+    flap = (frames[1, SEG] == (1, SKIN)).all(axis=-1)
+    assert flap[0].sum() > 20
+    # The far edge has turned about the lift, from 1 m to its right; the near edge has stayed.
+    far_x, far_z = np.cos(1.0), 1.0 + np.sin(1.0)
+    along = (x[0] - 0.6) / (far_x - 0.6)
+    np.testing.assert_allclose(z[0][flap[0]], (1.0 + along * (far_z - 1.0))[flap[0]], atol=1e-5)
+    assert ((along > 0.0) & (along < 1.0) & (np.abs(y[0]) < 0.4))[flap[0]].all()
+    # The blade has turned with the leaf.
+    blade = (frames[1, SEG][1] == (2, SKIN)).all(axis=-1)
+    assert blade.sum() > 20
+    np.testing.assert_allclose(z[1][blade], (1.0 - np.tan(0.3) * x[1])[blade], atol=1e-5)
 
 
 def test_a_texture_goes_where_its_coordinates_say(model):
@@ -112,7 +138,7 @@ def test_a_texture_goes_where_its_coordinates_say(model):
 
 def test_groups_hide_them(model):
     seg = shoot(model, states_of(model, [0.0]), replace(OPTIONS, geom_groups=(1,)))[1, SEG][0]
-    assert {tuple(pair) for pair in seg.reshape(-1, 2)} == {(-1, -1), (1, SKIN)}
+    assert {tuple(pair) for pair in seg.reshape(-1, 2)} == {(-1, -1), (1, SKIN), (2, SKIN)}
 
 
 def test_pixels_do_not_depend_on_the_shards(model):
@@ -189,7 +215,7 @@ def test_extra_geometry_and_the_looks_of_environments_go_with_them(model):
         data = sim.cameras["top"].data
         seg = data["segmentation"]
         kinds = {tuple(pair.tolist()) for pair in seg.reshape(-1, 2).unique(dim=0)}
-        assert kinds == {(0, int(mujoco.mjtObj.mjOBJ_GEOM)), (0, SKIN), (1, SKIN), (0, 0)}
+        assert kinds == {(0, int(mujoco.mjtObj.mjOBJ_GEOM)), (0, SKIN), (1, SKIN), (2, SKIN), (0, 0)}
         is_skin = seg[..., 1] == SKIN
         assert torch.equal(data["rgb"][is_skin], before[is_skin])
         floor = data["rgb"][1][(seg[1] == torch.tensor((0, int(mujoco.mjtObj.mjOBJ_GEOM)))).all(dim=-1)]
@@ -197,7 +223,8 @@ def test_extra_geometry_and_the_looks_of_environments_go_with_them(model):
         labels = data.info.id_to_labels["instance_segmentation"]
         named = {labels[int(id)] for id in data["instance_segmentation"].unique()}
         roots = ("/World/envs/env_0", "/World/envs/env_1")
-        assert named == {"UNLABELLED", *(f"{root}/{part}" for root in roots for part in ("world", "sheet", "flap"))}
+        parts = ("world", "sheet", "flap", "blade")
+        assert named == {"UNLABELLED", *(f"{root}/{part}" for root in roots for part in parts)}
 
 
 @pytest.mark.parametrize("backend", ["mujoco_warp", pytest.param("mujoco_gl", marks=needs_gl)])
