@@ -1,9 +1,11 @@
 """Newton's viewer: its pictures, compared with where the published poses say that things are, and its window."""
 
+import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import mujoco
 import numpy as np
@@ -543,14 +545,12 @@ print("window ok")
 """
 
 
-def run_alone(code: str, **environment: str) -> subprocess.CompletedProcess:
-    import os
-    from pathlib import Path
-
+def run_alone(code: str, folder: Path | None = None, **environment: str) -> subprocess.CompletedProcess:
     root = str(Path(__file__).parent.parent)
     inherited = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
     return subprocess.run(
         [sys.executable, "-c", code.replace("{tests!r}", repr(root))],
+        cwd=folder,
         env={**inherited, **environment},
         capture_output=True,
         text=True,
@@ -559,10 +559,11 @@ def run_alone(code: str, **environment: str) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.skipif(not DRIVERS["glfw"], reason="needs Xvfb and GLX")
-def test_windows_on_a_screen():
+def test_windows_on_a_screen(tmp_path):
     with screen() as display:
-        done = run_alone(IN_A_WINDOW, DISPLAY=display, LIBGL_ALWAYS_SOFTWARE="1")
+        done = run_alone(IN_A_WINDOW, tmp_path, DISPLAY=display, LIBGL_ALWAYS_SOFTWARE="1")
     assert "window ok" in done.stdout, done.stderr
+    assert list(tmp_path.iterdir()) == [], "a window leaves no file behind"
 
 
 class TestMistakes:

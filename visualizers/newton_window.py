@@ -122,6 +122,8 @@ class NewtonWindow(ViewerGL):
         self.renderer.exposure = _EXPOSURE
         self.renderer.window.push_handlers(on_close=self._ask_to_close)
         self.renderer.set_title(title)
+        if self.ui is not None and self.ui.is_available:
+            self.ui.io.set_ini_filename("")  # or it leaves a file with its layout wherever the user works
 
     def pick_from(self, model: Any | None) -> None:
         """Let the user pull at bodies of a Newton model, which has those that are shown. None ends it."""
