@@ -197,10 +197,15 @@ def _flex(model: mujoco.MjModel, index: int, path_name: str, rest: NDArray[np.fl
         texcoords=texcoords,
         element_texcoords=element_texcoords,
         element_materials=frozen(materials, np.int32),
-        rgba=frozen(model.flex_rgba[index], np.float32),
+        rgba=drawn_rgba(model, model.flex_rgba[index], _commonest(materials)),
         group=int(model.flex_group[index]),
         flat_shading=bool(model.flex_flatskin[index]),
     )
+
+
+def _commonest(materials: NDArray[np.int32]) -> int:
+    values, counts = np.unique(materials, return_counts=True)
+    return int(values[counts.argmax()]) if len(values) else -1
 
 
 def describe_skins(model: mujoco.MjModel, path_names: tuple[str, ...]) -> tuple[SkinDescription, ...]:

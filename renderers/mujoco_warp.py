@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import warp as wp
@@ -123,8 +123,7 @@ class MujocoWarpRenderBackend(RenderBackend):
             self._scene = scene = self.validate(scene, configuration.cameras)
             device = wp.get_device(configuration.device)
             if self._model is None or self._model.device != device:
-                mj_model: Any = scene.native("mujoco_model")
-                self._model = TracerModel(mj_model, device, scene.skins)
+                self._model = TracerModel(scene, device)
             rig = CameraRig(scene, configuration.cameras, device)
             self._tracer = ShardedTracer(self._model, rig, scene.num_envs, self._max_shards)
         except Exception as error:

@@ -8,7 +8,7 @@ no role here), and so that nothing but the snapshot decides what is seen.
 import copy
 import dataclasses
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ import mujoco_warp as mjw
 import numpy as np
 import warp as wp
 
-from scene_data.scene_assets import SkinDescription
+from scene_data.scene import SceneDescription
 
 from . import mujoco_warp_kernels as kernels
 from .mujoco_warp_appearance import ShardAppearance
@@ -74,10 +74,10 @@ class TracerModel:
             never rendered; every other context is a copy of it with its own bounding volumes and cameras.
     """
 
-    def __init__(self, mj_model: mujoco.MjModel, device: wp.Device, skins: Sequence[SkinDescription] = ()):
-        self.mj_model = mj_model
+    def __init__(self, scene: SceneDescription, device: wp.Device):
+        self.mj_model = mj_model = scene.native("mujoco_model")
         self.device = device
-        self.skins = TracerSkins(mj_model, skins, device)
+        self.skins = TracerSkins(mj_model, scene.skins, device)
         self.geoms = self.skins.geoms
         self.fields = _tracer_fields(mj_model, self.geoms, device)
         with on_device(device):
@@ -89,6 +89,9 @@ class TracerModel:
                 enabled_geom_groups=sorted({int(group) for group in mj_model.geom_group}),
                 background_color=(0.0, 0.0, 0.0, 0.0),
             )
+        if scene.flexes:  # the tracer knows no materials of flexes
+            colours = np.array([flex.rgba for flex in scene.flexes])
+            self.prototype.flex_rgba = wp.array(colours, dtype=wp.vec4, device=device)
         # Materials without a texture can be given one at run time.
         self.has_textures = bool(mj_model.nmat and (mj_model.tex_type != mujoco.mjtTexture.mjTEXTURE_SKYBOX).any())
         self.has_skybox = self.prototype.render_skybox

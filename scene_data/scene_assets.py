@@ -140,7 +140,7 @@ class FlexDescription:
         texcoords: `(T, 2)` float32, or None.
         element_texcoords: `(E, dim + 1)` int32 into `texcoords`, or None.
         element_materials: Material of each element, `(E,)` int32, -1 for none.
-        rgba: Colour where there is no material, `(4,)` float32.
+        rgba: Colour as drawn, its own or that of most elements' material, `(4,)` float32.
         group: Visibility group.
         flat_shading: Whether faces are shaded flat.
     """

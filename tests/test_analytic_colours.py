@@ -121,3 +121,16 @@ def test_with_small_triangles_the_two_light_alike():
         seen_from_above(name, 0.2, things, board("fine", 64)).astype(int) for name in ("mujoco_warp", "mujoco_gl")
     )
     assert np.abs(traced - drawn).mean() < 3
+
+
+@on_both
+def test_a_cloth_has_the_colour_of_its_material(name):
+    things = """
+    <flexcomp name="cloth" type="grid" dim="2" count="5 5 1" spacing=".2 .2 .1" pos="-.5 0 0" mass="1" radius=".01"
+              material="lacquered"><edge equality="true"/></flexcomp>
+    <flexcomp name="own" type="grid" dim="2" count="5 5 1" spacing=".2 .2 .1" pos=".5 0 0" mass="1" radius=".01"
+              material="lacquered" rgba=".6 .2 .1 1"><edge equality="true"/></flexcomp>
+    """
+    frame = seen_from_above(name, 1.0, things)
+    np.testing.assert_allclose(frame[16, 8], 255 * np.array([0.2, 0.2, 0.2]), atol=1.5)
+    np.testing.assert_allclose(frame[16, 24], 255 * np.array([0.6, 0.2, 0.1]), atol=1.5)

@@ -154,8 +154,9 @@ def test_two_backends_draw_at_the_same_time(model, states, cameras, frames):
 def test_a_diverged_environment_keeps_out_of_the_bounding_volumes(model, states, cameras):
     broken = mujoco.MjData(model)
     broken.xpos[:], broken.cam_xpos[:], broken.light_xpos[:] = np.nan, np.inf, np.nan
-    tracer, diverged = TracerModel(model, wp.get_device("cpu")), wp.zeros(NUM_ENVS, dtype=wp.int32, device="cpu")
-    rig = CameraRig(describe_model(model, NUM_ENVS), list(cameras.values()), tracer.device)
+    description, diverged = describe_model(model, NUM_ENVS), wp.zeros(NUM_ENVS, dtype=wp.int32, device="cpu")
+    tracer = TracerModel(description, wp.get_device("cpu"))
+    rig = CameraRig(description, list(cameras.values()), tracer.device)
     scene = ShardScene(tracer, rig, 0, diverged)
     scene.place(snapshot_of(model, [states[0], broken, states[2]]))
     np.testing.assert_array_equal(diverged.numpy(), [0, 1, 0])

@@ -97,7 +97,7 @@ class DeformingPoints:
 
 def deforming_assets(scene: SceneDescription) -> list[DeformingAsset]:
     """All that is visible of them in one environment."""
-    assets = [_flex(scene, flex) for flex in scene.flexes] + [_skin(skin) for skin in scene.skins]
+    assets = [_flex(flex) for flex in scene.flexes] + [_skin(skin) for skin in scene.skins]
     for tendon in scene.tendons:
         assets += _tendon(tendon)
     return [asset for asset in assets if len(asset.elements) and asset.rgba[3] > 0.0]
@@ -119,7 +119,7 @@ def for_all_envs(elements: NDArray[np.int32], count: int, env_count: int) -> NDA
     return (shifts + elements).reshape(-1, elements.shape[1])
 
 
-def _flex(scene: SceneDescription, flex: FlexDescription) -> DeformingAsset:
+def _flex(flex: FlexDescription) -> DeformingAsset:
     elements = flex.shell if flex.dim == 3 else flex.elements
     materials = flex.element_materials
     material = int(materials[0]) if len(materials) and materials[0] >= 0 else None
@@ -127,7 +127,7 @@ def _flex(scene: SceneDescription, flex: FlexDescription) -> DeformingAsset:
         path_name=flex.path_name,
         count=flex.vertex_count,
         elements=elements,
-        rgba=flex.rgba if material is None else scene.materials[material].rgba,
+        rgba=flex.rgba,
         material=material,
         texcoords=_texcoord_of_each_point(flex),
         group=flex.group,
