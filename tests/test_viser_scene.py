@@ -1,5 +1,7 @@
 """What viser shows beside poses: contacts, frames, changing terrain, textures; and that updates send poses alone."""
 
+import threading
+
 import mujoco
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from scene_data.visualizers.layout import EnvironmentsError, environments_text, 
 
 viser = pytest.importorskip("viser")
 
+from browser import CHROMIUM, Browser  # noqa: E402
 from viser_rig import Client, batched, nodes, open_context, viewer_of, wait_for_clients  # noqa: E402
 
 from scene_data.visualizers import ViserVisualizerCfg  # noqa: E402
@@ -290,6 +293,54 @@ class TestUpdates:
             for each in (client, late):
                 each.close()
             wait_for_clients(viewer, 0)
+
+
+RISING = """
+<mujoco>
+  <asset><hfield name="terrain" nrow="4" ncol="4" size="1 1 1 .05" elevation="0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0"/></asset>
+  <worldbody>
+    <geom type="hfield" hfield="terrain" rgba="0 .7 0 1" friction="1"/>
+    <body name="block" pos="0 0 .06"><freejoint/><geom type="box" size=".3 .3 .05" rgba=".2 .2 .9 1" mass="1"/></body>
+  </worldbody>
+</mujoco>
+"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")
+def test_a_page_shows_forces_and_rising_ground_while_the_simulation_runs():
+    model = mujoco.MjModel.from_xml_string(RISING)
+    physics = MujocoPhysicsCfg(model, "mujoco")
+    view = ViserVisualizerCfg(port=0, update_frequency=20.0, speed=1.0, eye=(0.0, -5.0, 0.5), lookat=(0.0, 0.0, 0.5))
+    with SimulationContext(SimulationCfg(physics, visualizer_cfgs=[view])) as sim:
+        viewer = viewer_of(sim)
+        browser = Browser(700, 300)
+        stop = threading.Event()
+        training = threading.Thread(target=lambda: [sim.step() for _ in iter(stop.is_set, True)])
+        try:
+            training.start()
+            page = browser.page(viewer.url)
+            page.wait_until("document.body && document.body.innerText.includes('1 environment')")
+            page.evaluate("document.querySelectorAll('[class*=Notification-close]').forEach(each => each.click())")
+            viewer._panel.contacts_wanted = True
+            picture = page.wait_for(lambda picture: _count(picture, 0) > 30 and _count(picture, 1) > 300, 90.0)
+            assert _count(picture, 0) > 30, "no force is seen"
+            flat = _count(picture, 1)
+            sim.physics.model.hfield_data[:4] = sim.physics.model.hfield_data[-4:] = 1.0
+            picture = page.wait_for(lambda picture: _count(picture, 1) > 3 * flat, 60.0)
+            assert _count(picture, 1) > 3 * flat, "the ground has not risen"
+            page.close()
+        finally:
+            stop.set()
+            if training.ident is not None:
+                training.join(20.0)
+            browser.close()
+
+
+def _count(picture: np.ndarray, channel: int) -> int:
+    """Pixels left of the panel in which this channel is far above the others."""
+    shown = picture[:, :370].astype(int)
+    others = np.delete(shown, channel, axis=2)
+    return int((shown[..., channel] > others.max(axis=2) + 50).sum())
 
 
 def test_markers_are_drawn_beside_contacts(watched):
