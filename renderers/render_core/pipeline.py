@@ -7,7 +7,6 @@ lock released, wait for capacity, submit, finish, hand the frames out, and leave
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ from scene_data.scene import SceneDescription
 from ..camera_data import CameraData
 from ..camera_seat import CameraSeat
 from ..camera_sensor import Camera
-from ..frame_info import FrameInfo
 from .abilities import require_ability, require_randomization
 from .admission import InFlightGuard
 from .camera import CameraDescriptor
@@ -31,15 +29,14 @@ from .camera_settings import CameraSetting, CameraSettings
 from .core import RenderCore
 from .core_plan import HELD_FRAMES, CorePlan
 from .demand import RenderPlan
-from .frames import FrameLease
-from .layout import PlaneKind
-from .live_cameras import CameraRecord, LiveCameras
+from .live_cameras import LiveCameras
 from .pacing import PACINGS
-from .publication import CameraFrames, FrameTransport
+from .publication import FrameTransport
 from .sensors import Sensor, StateVersion
 from .snapshots import RenderSnapshot, SnapshotPool
 from .status import FrameStatus, FrameStatusCode, StaleGenerationError
 from .transport_set import TransportSet
+from .turn_delivery import Turn, TurnDelivery
 
 __all__ = ["RenderPipeline", "RenderTurnError"]
 
@@ -58,18 +55,6 @@ class RenderTurnError(SceneDataError, RuntimeError):
     def __init__(self, what: str, status: FrameStatus):
         self.status = status
         super().__init__(f"{what}: {status.code.name}. {status.message}".rstrip())
-
-
-@dataclass(frozen=True)
-class Turn:
-    """A turn between its snapshot and its end."""
-
-    plans: tuple[RenderPlan, ...]
-    snapshot: RenderSnapshot
-    simulation_time_ns: int
-    env_time_ns: np.ndarray | None
-    version: StateVersion
-    record: CameraRecord
 
 
 class RenderPipeline:
@@ -186,7 +171,9 @@ class RenderPipeline:
             delivered: dict[str, CameraData] = {}
             for sensor in sensors:
                 if sensor.data is None:
-                    raise RenderTurnError(f"Camera {sensor.seat.name!r} has no frame", self._with_holders(status))
+                    raise RenderTurnError(
+                        f"Camera {sensor.seat.name!r} has no frame", self._delivery.with_holders(status)
+                    )
                 delivered[sensor.seat.name], sensor.was_read = sensor.data, True
             return delivered
 
@@ -328,7 +315,9 @@ class RenderPipeline:
                 return FrameStatus(FrameStatusCode.STOPPED, message="The model is being reloaded.")
             result.snapshot.appearance = self.appearance.state
             record = self._live.capture(result.snapshot)
-            self._poses.capture(result.snapshot, (plan.camera_id for plan in plans if self._is_for_transports(plan)))
+            self._poses.capture(
+                result.snapshot, (plan.camera_id for plan in plans if self._delivery.is_for_transports(plan))
+            )
             return Turn(plans, result.snapshot, now, self.provider.env_time_ns, self._state_version(), record)
 
     def begin_turn_where_moved(self, wanted: Collection[Sensor]) -> Turn | FrameStatus:
@@ -372,8 +361,7 @@ class RenderPipeline:
         first_capture = self._first_capture
         self._first_capture = max(first_capture, self.core.frames.last_capture_id + 1)
         try:
-            for plan in turn.plans:
-                self._deliver(plan, turn, first_capture)
+            self._delivery.deliver(turn, first_capture, self._turn_count)
         finally:
             self._abandon_turn()
         return status
@@ -435,6 +423,7 @@ class RenderPipeline:
             seat = CameraSeat(cfg, descriptor, plan.scene, self)
             self._sensors[descriptor.id] = Sensor(seat, consumer, period_ns=round(cfg.update_period * 1e9))
         self.cameras = {sensor.seat.name: Camera.of(sensor.seat) for sensor in self._sensors.values()}
+        self._delivery = TurnDelivery(self.core, self._sensors, self._transports, self._poses)
 
     def _keep(self, sensors: Iterable[Sensor], settings: CameraSettings) -> None:
         """Let cameras from before the present plan, which has them in the same places, be what they were."""
@@ -500,58 +489,6 @@ class RenderPipeline:
         if self._in_flight is not None:
             self._in_flight = None
             self._guard.leave()
-
-    def _deliver(self, plan: RenderPlan, turn: Turn, first_capture: int) -> None:
-        leases = self._leases_of_turn(plan, first_capture)
-        capture_id = max((lease.stamp.capture_id for lease in leases.values()), default=0)
-        sensor = self._sensors[plan.camera_id]
-        labels = sensor.seat.makers.id_to_labels
-        info = FrameInfo(turn.simulation_time_ns, turn.env_time_ns, capture_id, turn.record, plan.camera_id, labels)
-        if sensor.take(leases, info, turn.version, self._turn_count, sensor.consumer in plan.consumers):
-            self.core.mark_delivered(plan, sensor.consumer)
-        if leases and self._is_for_transports(plan):
-            self._deliver_to_transports(plan, turn, leases)
-
-    def _deliver_to_transports(self, plan: RenderPlan, turn: Turn, leases: dict[PlaneKind, FrameLease]) -> None:
-        camera = self._sensors[plan.camera_id].seat.descriptor
-        capture_id = next(iter(leases.values())).stamp.capture_id
-        view = self._poses.view(plan.camera_id)
-
-        def deliver(transport: FrameTransport) -> None:
-            # Each has leases of its own, and may release them.
-            own = {
-                plane: lease for plane in leases if (lease := self.core.acquire_latest(camera.id, plane, capture_id))
-            }
-            frames = CameraFrames(
-                camera, own, plan.consumers, capture_id, turn.simulation_time_ns, turn.env_time_ns, view
-            )
-            for consumer in transport.deliver(frames):
-                self.core.mark_delivered(plan, consumer)
-
-        self._transports.each(deliver)
-
-    def _is_for_transports(self, plan: RenderPlan) -> bool:
-        return set(plan.consumers) != {self._sensors[plan.camera_id].consumer} and bool(self._transports)
-
-    def _leases_of_turn(self, plan: RenderPlan, first_capture: int) -> dict[PlaneKind, FrameLease]:
-        """The frames that the turn made for a camera, by plane; a plane that could not be made is missing."""
-        leases = {plane: self.core.acquire_latest(plan.camera_id, plane) for plane in plan.planes}
-        return {
-            plane: lease
-            for plane, lease in leases.items()
-            if lease is not None and lease.stamp.capture_id >= first_capture
-        }
-
-    def _with_holders(self, status: FrameStatus) -> FrameStatus:
-        """The status, with who holds frames in its message where the frame budget is what failed."""
-        if status.code is not FrameStatusCode.FRAME_SLOTS_EXHAUSTED:
-            return status
-        frames = self.core.frames
-        names = {camera_id: sensor.seat.name for camera_id, sensor in self._sensors.items()}
-        held = [f"{count} of {names[camera]}/{plane.value}" for camera, plane, count in frames.held_frames()]
-        budget = f"The budget is {frames.max_slots} frames and {frames.max_bytes:,} bytes"
-        holders = f"held are {', '.join(held) or 'none'}"
-        return replace(status, message=f"{status.message} {budget}; {holders}. Drop tensors, or raise the budget.")
 
     def _present_state(self) -> tuple[int, StateVersion, np.ndarray | None]:
         """Time, version, and the environments' times, for which the device is waited for only where somebody asks."""
