@@ -92,9 +92,7 @@ class TestErrors:
             PolicyControl(path, sim)(0)
 
     def test_setup_fails_before_the_first_step(self, sim, tmp_path):
-        path = script(
-            tmp_path, "def policy(sim): return 0\ndef setup(sim):\n    raise RuntimeError('no weights')\n"
-        )
+        path = script(tmp_path, "def policy(sim): return 0\ndef setup(sim):\n    raise RuntimeError('no weights')\n")
         with pytest.raises(PolicyError, match=r"line 3: in setup: RuntimeError: no weights"):
             PolicyControl(path, sim)
 
