@@ -3,11 +3,10 @@
 Render backends are imported when they are first named, since each needs a library of its own.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scene_data.camera import CameraCfg
-from scene_data.optional import optional_libraries
+from scene_data.optional import lazy_names
 
 from .render_core import (
     BodyMount,
@@ -54,8 +53,8 @@ if TYPE_CHECKING:
     from .isaaclab import RenderCoreRenderer, RenderCoreRendererCfg
     from .mujoco_gl import MujocoGlRenderBackend
     from .mujoco_warp import MujocoWarpRenderBackend
-    from .newton import NewtonRenderBackend
-    from .ovrtx import OvrtxRenderBackend
+    from .newton import NewtonRenderBackend as NewtonRenderBackend
+    from .ovrtx import OvrtxRenderBackend as OvrtxRenderBackend
     from .transports import BoundedPublicationQueue, CameraPublicationTransport, FrameConsumer
 
 _LAZY = {
@@ -73,6 +72,7 @@ _LAZY = {
     "RenderCoreRendererCfg": ".isaaclab",
 }
 
+# Without the names that need an optional library: `import *` works where it is missing.
 __all__ = [
     "BodyMount",
     "BoundedPublicationQueue",
@@ -97,9 +97,7 @@ __all__ = [
     "ModelCamera",
     "MujocoGlRenderBackend",
     "MujocoWarpRenderBackend",
-    "NewtonRenderBackend",
     "Orthographic",
-    "OvrtxRenderBackend",
     "Pinhole",
     "PlaneKind",
     "PlaneLayout",
@@ -125,12 +123,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with optional_libraries(name):
-        return getattr(import_module(_LAZY[name], __name__), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _LAZY, __all__)

@@ -154,3 +154,20 @@ def test_every_entry_point_names_a_module_in_the_wheel(wheel: zipfile.ZipFile):
     files = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in wheel.namelist()}
     assert {"scene_data.backends.mujoco", "scene_data.cli"} <= modules
     assert modules - files == set()
+
+
+@pytest.mark.parametrize(
+    "package",
+    ["scene_data", "scene_data.backends", "scene_data.renderers", "scene_data.renderers.transports",
+     "scene_data.visualizers"],
+)  # fmt: skip
+def test_everything_is_imported_where_no_optional_library_is_installed(package):
+    code = f"""
+import sys
+from scene_data.optional import EXTRA_OF_LIBRARY
+sys.modules.update(dict.fromkeys(EXTRA_OF_LIBRARY))
+from {package} import *
+import {package}
+assert set(dir({package})) >= set({package}.__all__)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -1,20 +1,19 @@
 """Viewers of scene data. Those of other libraries load when they are first asked for."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from scene_data.optional import optional_libraries
+from scene_data.optional import lazy_names
 
 from .base import BaseVisualizer, VisualizerCfg
 
 if TYPE_CHECKING:
-    from .newton import NewtonVisualizer
+    from .newton import NewtonVisualizer as NewtonVisualizer
     from .newton_cfg import NewtonVisualizerCfg
-    from .rerun import RerunVisualizer
+    from .rerun import RerunVisualizer as RerunVisualizer
     from .rerun_cfg import RerunVisualizerCfg
-    from .usd import UsdVisualizer
+    from .usd import UsdVisualizer as UsdVisualizer
     from .usd_cfg import UsdVisualizerCfg
-    from .viser import ViserVisualizer
+    from .viser import ViserVisualizer as ViserVisualizer
     from .viser_cfg import ViserVisualizerCfg
 
 _LAZY = {
@@ -28,26 +27,15 @@ _LAZY = {
     "ViserVisualizerCfg": ".viser_cfg",
 }
 
+# Without the names that need an optional library: `import *` works where it is missing.
 __all__ = [
     "BaseVisualizer",
-    "NewtonVisualizer",
     "NewtonVisualizerCfg",
-    "RerunVisualizer",
     "RerunVisualizerCfg",
-    "UsdVisualizer",
     "UsdVisualizerCfg",
-    "ViserVisualizer",
     "ViserVisualizerCfg",
     "VisualizerCfg",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with optional_libraries(name):
-        return getattr(import_module(_LAZY[name], __name__), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _LAZY, __all__)

@@ -3,17 +3,16 @@
 Those to ROS and MCAP need libraries of their own, which are imported when the transport is first named.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from scene_data.optional import optional_libraries
+from scene_data.optional import lazy_names
 
 from .queue import BoundedPublicationQueue, PublicationItem, PublicationWorker
 from .status import TransportError, TransportStatus, TransportStatusCode
 
 if TYPE_CHECKING:
     from .frame_consumer import ConsumerMode, FrameConsumer
-    from .mcap import McapTransport
+    from .mcap import McapTransport as McapTransport
     from .python import CameraPublicationTransport
     from .ros1 import MissingRosError, Ros1Transport
     from .ros2 import Ros2Transport
@@ -35,12 +34,12 @@ _LAZY = {
     "StreamTransport": ".stream",
 }
 
+# Without the names that need an optional library: `import *` works where it is missing.
 __all__ = [
     "BoundedPublicationQueue",
     "CameraPublicationTransport",
     "ConsumerMode",
     "FrameConsumer",
-    "McapTransport",
     "MissingRosError",
     "PublicationItem",
     "PublicationWorker",
@@ -56,12 +55,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with optional_libraries(name):
-        return getattr(import_module(_LAZY[name], __name__), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _LAZY, __all__)
