@@ -24,6 +24,7 @@ class Recorded:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RerunWarning)  # there is no index, on purpose
             reader = RrdReader(str(path))
+        self._reader = reader
         self.recordings = reader.recordings()
         self.blueprints = reader.blueprints()
         self.static: dict[tuple[str, str], Any] = {}
@@ -52,6 +53,16 @@ class Recorded:
     @property
     def entities(self) -> set[str]:
         return {entity for entity, _ in (*self.static, *self.rows)}
+
+    def of_blueprints(self, component: str) -> list[list[float]]:
+        """Values of a component in all that says how the recording is shown."""
+        values = []
+        for store in self.blueprints:
+            for chunk in self._reader.stream(store=store):
+                batch = chunk.to_record_batch()
+                if component in batch.schema.names:
+                    values += [value for cell in batch.column(component).to_pylist() if cell for value in cell]
+        return values
 
     def last(self, entity: str, component: str) -> np.ndarray:
         """The last value."""

@@ -614,6 +614,16 @@ def test_recording_takes_no_memory_for_an_index_that_grows(model, tmp_path):
         RrdReader(str(tmp_path / "run.rrd"))
 
 
+def test_views_are_set_as_often_as_one_likes(model, tmp_path):
+    with open_context(model, record_to_rrd=tmp_path / "run.rrd") as sim:
+        threads = len(native_threads("RecordingStream"))
+        for height in range(1, 5):
+            sim.set_camera_view((0.0, -3.0, float(height)), (0.0, 0.0, 0.0))
+        assert len(native_threads("RecordingStream")) == threads == 1
+    eyes = Recorded(tmp_path / "run.rrd").of_blueprints("EyeControls3D:position")
+    assert [0.0, -3.0, 4.0] in eyes
+
+
 def test_a_reload_begins_another_recording(model, tmp_path):
     with open_context(model, record_to_rrd=tmp_path / "run.rrd") as sim:
         sim.step()

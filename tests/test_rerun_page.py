@@ -155,6 +155,12 @@ def test_colours_textures_and_places_and_motion(model, browser):
         picture = rests(page, lambda seen: middle(green(seen))[1] < before[1] - 10)
         assert middle(green(picture)) == pytest.approx(on_the_page((1, 0.5, 0.3), eye, target, picture), abs=5)
         assert middle(red(picture)) == pytest.approx(on_the_page((-1, 0, 0.25), eye, target, picture), abs=8)
+
+        eye = (0.0, -6.0, 2.0)
+        before = middle(green(picture))
+        sim.set_camera_view(eye, target)
+        picture = rests(page, lambda seen: abs(middle(green(seen))[0] - before[0]) > 8)
+        assert middle(green(picture)) == pytest.approx(on_the_page((1, 0.5, 0.3), eye, target, picture), abs=5)
         page.close()
 
 

@@ -2,8 +2,7 @@
 
 import logging
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -105,13 +104,21 @@ class RerunStream:
         self._recording = rr.RecordingStream(self._app_id)
         # The times that count are those of the simulation.
         self._recording.set_log_time_enabled(False)
-        with _stored(blueprint, self._app_id) as storage:
-            rerun_bindings.set_sinks(list(sinks), default_blueprint=storage, recording=self._recording.to_native())
+        native = self._recording.to_native()
+        _hand_over(
+            blueprint,
+            self._app_id,
+            lambda stored: rerun_bindings.set_sinks(list(sinks), default_blueprint=stored, recording=native),
+        )
 
     def show_as(self, blueprint: rrb.Blueprint) -> None:
         """Have the recording shown in another way."""
-        with _stored(blueprint, self._app_id) as storage:
-            rerun_bindings.send_blueprint(storage, recording=self.recording.to_native())
+        native = self.recording.to_native()
+        _hand_over(
+            blueprint,
+            self._app_id,
+            lambda stored: rerun_bindings.send_blueprint(stored, make_active=True, recording=native),
+        )
 
     def close(self) -> None:
         """Complete the file, and end the server."""
@@ -149,20 +156,20 @@ def _is_there(url: str) -> bool:
     return True
 
 
-@contextmanager
-def _stored(blueprint: rrb.Blueprint, app_id: str) -> Iterator[rerun_bindings.PyMemorySinkStorage]:
-    """A blueprint as Rerun sends it. Rerun's own functions would leave two threads behind for each one."""
+def _hand_over(
+    blueprint: rrb.Blueprint, app_id: str, take: Callable[[rerun_bindings.PyMemorySinkStorage], None]
+) -> None:
+    """Have a blueprint taken as Rerun sends it. Rerun's own functions would leave two threads behind for each one."""
     native = rerun_bindings.new_blueprint(app_id, make_default=False, make_thread_default=False)
     stream = rr.RecordingStream._from_native(native)
     del native
-    stream.set_time("blueprint", sequence=0)
-    blueprint._log_to_stream(stream)
-    memory = stream.memory_recording()
     try:
-        yield memory.storage
+        stream.set_time("blueprint", sequence=0)
+        blueprint._log_to_stream(stream)
+        take(stream.memory_recording().storage)
     finally:
         stream.disconnect()
-        del memory, stream
+        del stream
         rerun_bindings.flush_and_cleanup_orphaned_recordings()
 
 
