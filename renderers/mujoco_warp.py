@@ -125,7 +125,8 @@ class MujocoWarpRenderBackend(RenderBackend):
             if self._model is None or self._model.device != device:
                 self._model = TracerModel(scene, device)
             rig = CameraRig(scene, configuration.cameras, device)
-            self._tracer = ShardedTracer(self._model, rig, scene.num_envs, self._max_shards)
+            threads = min(self._max_shards, configuration.threads or self._max_shards)
+            self._tracer = ShardedTracer(self._model, rig, scene.num_envs, threads)
         except Exception as error:
             return RenderStatus(RenderStatusCode.BACKEND_FAILURE, f"{type(error).__name__}: {error}")
         return RenderStatus(RenderStatusCode.OK)

@@ -75,7 +75,8 @@ class TracerModel:
     """
 
     def __init__(self, scene: SceneDescription, device: wp.Device):
-        self.mj_model = mj_model = scene.native("mujoco_model")
+        mj_model: Any = scene.native("mujoco_model")
+        self.mj_model = mj_model
         self.device = device
         self.skins = TracerSkins(mj_model, scene.skins, device)
         self.geoms = self.skins.geoms

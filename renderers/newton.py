@@ -101,7 +101,8 @@ class NewtonRenderBackend(RenderBackend):
         try:
             self._scene = scene = self.validate(scene, configuration.cameras)
             device = wp.get_device(configuration.device)
-            self._tracer = NewtonTracer(scene, configuration.cameras, device, self._threads)
+            threads = min(self._threads, configuration.threads or self._threads)
+            self._tracer = NewtonTracer(scene, configuration.cameras, device, threads)
         except Exception as error:
             return RenderStatus(RenderStatusCode.BACKEND_FAILURE, f"{type(error).__name__}: {error}")
         return RenderStatus(RenderStatusCode.OK)

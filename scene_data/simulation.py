@@ -84,6 +84,7 @@ class SimulationContext:
             render_backend=self.cfg.render_backend,
             render_mode=self.cfg.render_mode,
             device=self.cfg.device,
+            render_threads=self.cfg.render_threads,
             max_frame_bytes=self.cfg.max_frame_bytes,
             held_frames=self.cfg.held_frames,
             geometry=self._geometry,

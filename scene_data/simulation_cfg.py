@@ -32,6 +32,8 @@ class SimulationCfg:
         cameras: `scene_data.renderers.CameraCfg`s, or a function that chooses them once it is given the scene.
         visualizer_cfgs: Configurations of viewers.
         render_backend: Name of the render backend.
+        render_threads: CPU threads that drawing may use; None is one for each core, but for one core that is left to
+            the physics in the free-running mode.
         max_frame_bytes: Budget of the frame store; None is what the cameras need for `held_frames`.
         held_frames: Frames of each plane that readers and transports can hold beside the latest and the next one.
         extra_geometry_capacity: Room for extra geometry in each environment: a number for every primitive type, or
@@ -46,6 +48,7 @@ class SimulationCfg:
     cameras: CameraChoice = ()
     visualizer_cfgs: Sequence[Any] = ()
     render_backend: str = "mujoco_warp"
+    render_threads: int | None = None
     max_frame_bytes: int | None = None
     held_frames: int = 2
     extra_geometry_capacity: Capacity = DEFAULT_CAPACITY
@@ -57,6 +60,8 @@ class SimulationCfg:
             raise ValueError(f"dt must be above 0 s, got {self.dt}")
         if self.render_interval < 1:
             raise ValueError(f"render_interval must be at least 1 physics step, got {self.render_interval}")
+        if self.render_threads is not None and self.render_threads < 1:
+            raise ValueError(f"render_threads must be at least 1, got {self.render_threads}")
         if self.held_frames < 0:
             raise ValueError(f"held_frames must not be negative, got {self.held_frames}")
         if self.render_mode not in RENDER_MODES:

@@ -1,5 +1,6 @@
 """Render modes and reload: what waits, what lags, and what a change of model leaves alone."""
 
+import os
 import threading
 import time
 
@@ -81,6 +82,17 @@ def test_free_running_physics_never_waits_and_what_is_dropped_is_counted(model, 
         sim.render_core.finish_or_cancel_render_turn(DEADLINE)
         assert sim.cameras["top"].data.info.simulation_time_ns == 10_000_000
         assert sim.cameras["top"].lag == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "threads"),
+    [({}, 4), ({"render_mode": "free_running"}, 3), ({"render_mode": "free_running", "render_threads": 2}, 2)],
+)
+def test_drawing_leaves_a_core_to_physics_that_runs_free(model, monkeypatch, settings, threads):
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    with open_context(model, cameras=(TOP,), **settings) as sim:
+        assert sim.cameras["top"].data["rgb"].shape[0] == 2
+        assert sim.render_core._host.backend._tracer._crew.size == threads
 
 
 def test_reload_shows_the_other_model_and_leaves_held_frames(model, other):

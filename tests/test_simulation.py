@@ -255,6 +255,10 @@ class TestBadInput:
         with pytest.raises(ModelLoadError, match="folder"):
             open_context(tmp_path)
 
+    def test_no_thread_to_draw_with(self, model):
+        with pytest.raises(ValueError, match="render_threads must be at least 1, got 0"):
+            open_context(model, render_threads=0)
+
     def test_unknown_camera(self, model):
         with pytest.raises(UnknownNameError, match="camera 'front'. Known: top, side, free"):
             open_context(model, cameras=(CameraCfg("front", 8, 8),))

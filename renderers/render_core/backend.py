@@ -30,6 +30,7 @@ class RenderConfiguration:
         frame_generation: Frame layout in force; a plan of another one is never rendered.
         cameras: Every camera that a plan may ask for.
         device: Warp device of the frames.
+        threads: CPU threads that drawing may use; None is as many as the backend likes.
 
     Raises:
         ValueError: A generation below 1, no cameras, or a repeated camera id.
@@ -39,6 +40,7 @@ class RenderConfiguration:
     frame_generation: int
     cameras: tuple[CameraDescriptor, ...]
     device: Any
+    threads: int | None = None
 
     def __post_init__(self):
         for name in ("model_generation", "frame_generation"):

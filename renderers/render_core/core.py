@@ -48,6 +48,7 @@ class RenderCore:
         max_slots: Frames that exist at once, in writing, committed or held.
         max_bytes: Length of their planes together [bytes].
         device: Warp device of the frames.
+        threads: CPU threads that drawing may use; None is as many as the backend likes.
 
     Attributes:
         frames: The frame store.
@@ -56,9 +57,17 @@ class RenderCore:
         ValueError: No RenderBackend, a limit below 1, or a device that does not exist.
     """
 
-    def __init__(self, render_backend: RenderBackend, max_slots: int, max_bytes: int, device: Any = "cpu"):
+    def __init__(
+        self,
+        render_backend: RenderBackend,
+        max_slots: int,
+        max_bytes: int,
+        device: Any = "cpu",
+        threads: int | None = None,
+    ):
         _check_backend(render_backend)
         self.frames = FrameBoundary(max_slots, max_bytes, device)
+        self._threads = threads
         self._demand = DemandScheduler()
         self._host = BackendHost(render_backend, self.frames)
         self._queue = TurnQueue()
@@ -164,7 +173,9 @@ class RenderCore:
         Raises:
             ValueError: A generation below 1, no cameras, a repeated id, or an unsupported plane.
         """
-        configuration = RenderConfiguration(model_generation, frame_generation, tuple(cameras), self.frames.device)
+        configuration = RenderConfiguration(
+            model_generation, frame_generation, tuple(cameras), self.frames.device, self._threads
+        )
         configuration.require_support_by(self._host.backend)
         with self._reconfiguring:
             if (refusal := self._wait_until_idle()) is not None:

@@ -102,10 +102,10 @@ class CorePlan:
         slots = compute_frame_slot_capacity(descriptors, histories)
         return cls(scene, tuple(cameras), descriptors, render_backend, slots, max_frame_bytes or needed)
 
-    def create_core(self, device: str) -> RenderCore:
-        """A core within the budget; `configure` is the next call."""
+    def create_core(self, device: str, threads: int | None = None) -> RenderCore:
+        """A core within the budget, whose backend may use so many threads; `configure` is the next call."""
         backend: RenderBackend = renderers.get(self.render_backend)()
-        return RenderCore(backend, max_slots=self.max_slots, max_bytes=self.max_bytes, device=device)
+        return RenderCore(backend, self.max_slots, self.max_bytes, device, threads)
 
     def fits(self, core: RenderCore) -> bool:
         """Whether a core has the budget of this plan."""

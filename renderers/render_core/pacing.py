@@ -1,5 +1,6 @@
 """When a simulation renders, and what it waits for: the render modes."""
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 from typing import TYPE_CHECKING
@@ -16,7 +17,18 @@ _OK = FrameStatus(FrameStatusCode.OK)
 
 
 class Pacing(ABC):
-    """A render mode. Every method is called with the pipeline's turn lock held."""
+    """A render mode. Every method is called with the pipeline's turn lock held.
+
+    Attributes:
+        spares_a_core: Whether physics steps beside the drawing, and needs a CPU core of its own.
+    """
+
+    spares_a_core = False
+
+    @property
+    def render_threads(self) -> int | None:
+        """CPU threads that drawing may use where the user did not say; None is all."""
+        return max(1, (os.cpu_count() or 1) - 1) if self.spares_a_core else None
 
     def before_step(self, pipeline: "RenderPipeline") -> None:  # noqa: B027  (most modes have nothing to do)
         """The physics is about to step."""
@@ -71,7 +83,9 @@ class Pipelined(Pacing):
 
 
 class FreeRunning(Pacing):
-    """Physics never waits: a turn that finds the core busy is dropped and counted."""
+    """Physics never waits: a turn that finds the core busy is dropped and counted. One CPU core is left to it."""
+
+    spares_a_core = True
 
     def after_step(self, pipeline: "RenderPipeline") -> FrameStatus:
         """Start a turn unless one is under way."""

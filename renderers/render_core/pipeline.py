@@ -71,6 +71,7 @@ class RenderPipeline:
         physics_lock: Covers every step of the engine; held here only while a snapshot is taken.
         clock: Simulation time [ns] of the present state.
         max_frame_bytes: Budget of the frame store; None is what `held_frames` needs.
+        render_threads: CPU threads that drawing may use; None is what suits the render mode.
         held_frames: Frames per plane that consumers can hold beside the latest and the next one.
         geometry: Sources of extra geometry, asked once per turn.
         appearance: The looks of environments, with the physics lock as its lock; None makes them.
@@ -99,6 +100,7 @@ class RenderPipeline:
         physics_lock: Any,
         clock: Callable[[], int],
         max_frame_bytes: int | None = None,
+        render_threads: int | None = None,
         held_frames: int = HELD_FRAMES,
         geometry: GeometrySources | None = None,
         appearance: Appearance | None = None,
@@ -111,6 +113,7 @@ class RenderPipeline:
         self.pool = SnapshotPool()
         self._pacing = PACINGS[render_mode]()
         self._device = device
+        self._threads = self._pacing.render_threads if render_threads is None else render_threads
         self._physics_lock = physics_lock
         self._clock = clock
         self._render_backend = render_backend
@@ -132,7 +135,7 @@ class RenderPipeline:
         self._sensors: dict[int, Sensor] = {}
         self.cameras: Mapping[str, Camera] = {}
         self._plan = self.plan(provider.backend.describe_scene(), cameras)
-        self.core: RenderCore = self._plan.create_core(device)
+        self.core: RenderCore = self._plan.create_core(device, self._threads)
         try:
             self._start_generation(self._plan)
         except BaseException:
@@ -438,7 +441,7 @@ class RenderPipeline:
         return {sensor.seat.name: sensor.seat.descriptor for sensor in self._sensors.values()}
 
     def _replace_core(self, plan: CorePlan) -> None:
-        retired, self.core = self.core, plan.create_core(self._device)
+        retired, self.core = self.core, plan.create_core(self._device, self._threads)
         self.core.set_backpressure_policy(retired.backpressure_policy)
         retired.shutdown()
         self._sensors = {}
