@@ -11,6 +11,7 @@ from typing import Any
 __all__ = ["free_port", "rerun_viewer", "viser_page"]
 
 _CHUNK = 1 << 18
+_PING = 9
 
 
 def free_port() -> int:
@@ -68,24 +69,61 @@ def _is_open(port: int) -> bool:
 
 
 def _take_viser(url: str, received: Any, stop: Any) -> None:
-    """Be a page of viser: say where the camera is, and take what comes."""
+    """Be a page of viser: say where the camera is, and take what comes, with as little work as can be."""
     import msgspec
     import viser
-    from websockets.sync.client import connect
+    from websockets.client import ClientProtocol
+    from websockets.typing import Subprotocol
+    from websockets.uri import parse_uri
 
-    address = url.replace("http", "ws")
     camera = {
         "type": "ViewerCameraMessage", "wxyz": (1.0, 0.0, 0.0, 0.0), "position": (0.0, 0.0, 4.0), "fov": 0.8,
         "near": 0.1, "far": 100.0, "image_height": 100, "image_width": 100, "look_at": (0.0, 0.0, 0.0),
         "up_direction": (0.0, 0.0, 1.0),
     }  # fmt: skip
-    with connect(address, subprotocols=[f"viser-v{viser.__version__}"], max_size=None, compression=None) as socket:  # pyright: ignore[reportArgumentType]
-        socket.send(msgspec.msgpack.encode(camera))
+    uri = parse_uri(url.replace("http", "ws"))
+    protocol = ClientProtocol(uri, subprotocols=[Subprotocol(f"viser-v{viser.__version__}")], max_size=None)
+    protocol.send_request(protocol.connect())
+    with socket.create_connection((uri.host, uri.port)) as connection:
+        connection.sendall(b"".join(protocol.data_to_send()))
+        header = b""
+        while b"\r\n\r\n" not in header:
+            header += connection.recv(1)
+        protocol.receive_data(header)
+        protocol.send_binary(msgspec.msgpack.encode(camera))
+        connection.sendall(b"".join(protocol.data_to_send()))
+        connection.settimeout(0.2)
+        buffer = bytearray(_CHUNK)
         while not stop.is_set():
-            try:
-                received.value += len(socket.recv(timeout=0.2))
-            except TimeoutError:
-                continue
+            with suppress(TimeoutError):
+                opcode, length = _frame(connection, received)
+                if opcode == _PING:
+                    protocol.send_pong(_exactly(connection, length))
+                    connection.sendall(b"".join(protocol.data_to_send()))
+                connection.settimeout(None)
+                while opcode != _PING and length:
+                    taken = connection.recv_into(buffer, min(length, _CHUNK))
+                    length -= taken
+                    received.value += taken
+                connection.settimeout(0.2)
+
+
+def _frame(connection: socket.socket, received: Any) -> tuple[int, int]:
+    """The kind of the frame that comes next, and its length."""
+    first = _exactly(connection, 2)
+    length = first[1] & 127
+    if length > 125:
+        connection.settimeout(None)
+        length = int.from_bytes(_exactly(connection, 2 if length == 126 else 8), "big")
+    received.value += 2
+    return first[0] & 15, length
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    data = connection.recv(count, socket.MSG_WAITALL)
+    if len(data) < count:
+        raise EOFError("the server has gone")
+    return data
 
 
 def _take_rerun(port: int, received: Any, stop: Any) -> None:
