@@ -187,7 +187,7 @@ class _Author:
 
     def _is_shared(self, light: LightDescription) -> bool:
         """Whether one light serves all environments: each of its copies would add to the others."""
-        if not self._scene.bodies[light.body].is_static:
+        if not self._scene.is_static(light):
             return False
         return light.type in ("directional", "image") or self._env_spacing == 0.0
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from scene_data.formats import SceneDataFormat
 from scene_data.provider import SceneDataProvider
-from scene_data.scene import SceneDescription
+from scene_data.scene import WORLD, SceneDescription
 from scene_data.visualizers.instancing import Instances
 
 __all__ = ["InstancePoses", "PlacedInstances"]
@@ -40,10 +40,14 @@ def place_instances(
     group = groups[i]
     if not is_shown[group]:
         return
+    p = local_positions[i]
+    r = local_orientations[i]
     body = bodies[i]
-    q = orientations[body]
-    p = positions[body] + wp.quat_rotate(q, local_positions[i]) + offsets[slots[i]]
-    r = q * local_orientations[i]
+    if body >= 0:
+        q = orientations[body]
+        p = positions[body] + wp.quat_rotate(q, p)
+        r = q * r
+    p += offsets[slots[i]]
     turn = wp.vec4f(r[3], r[0], r[1], r[2])
     finite = wp.isfinite(p) and wp.isfinite(turn)
     if not finite:
@@ -110,7 +114,8 @@ class InstancePoses:
         for instances, envs in zip(groups, env_ids, strict=True):
             group_slots = np.repeat([slot_of_env[int(env)] for env in envs], len(instances)).astype(np.int64)
             slots.append(group_slots)
-            bodies.append(group_slots * body_count + np.tile(instances.bodies, len(envs)))
+            in_env = np.tile(np.asarray(instances.bodies, np.int64), len(envs))
+            bodies.append(np.where(in_env == WORLD, WORLD, group_slots * body_count + in_env))
             positions.append(np.tile(np.reshape(instances.positions, (-1, 3)), (len(envs), 1)))
             quaternions.append(np.tile(np.reshape(instances.quaternions, (-1, 4)), (len(envs), 1)))
         counts = [len(each) for each in slots]
@@ -147,9 +152,10 @@ class InstancePoses:
 
     def read(self) -> PlacedInstances | None:
         """All instances at present; None where nothing was published, shown or hidden since the last read."""
-        if not self._count or not self.starts[-1]:
+        if not self.starts[-1]:
             return None
-        self._provider.get_transforms(self._poses, self._mapping, count=self._count)
+        if self._count:
+            self._provider.get_transforms(self._poses, self._mapping, count=self._count)
         if self._seen == (timestamp := self._provider.backend.transforms_timestamp):
             return None
         self._has_moved.zero_()

@@ -121,7 +121,7 @@ def instance_groups(
         if shape.rgba[3] > 0.0 and shape not in skip:
             size = shape.size.copy()
             if shape.type is ShapeType.PLANE:
-                has_end = size[:2] > 0.0 if not (extend_planes and scene.bodies[shape.body].is_static) else False
+                has_end = size[:2] > 0.0 if not (extend_planes and scene.is_static(shape)) else False
                 size[:2] = np.where(has_end, size[:2], endless)
             _add_shape(groups, scene, shape, size)
     return groups.all()
@@ -171,7 +171,7 @@ class _Groups:
         )
 
     def _of(self, shape: ShapeDescription, geometry: Hashable, look: Hashable, make_skin: Callable[..., Skin | None]):
-        is_static = self._scene.bodies[shape.body].is_static
+        is_static = self._scene.is_static(shape)
         key = (geometry, look, shape.group, is_static)
         if key not in self._groups:
             surface, texcoords = self._surface(geometry, shape)

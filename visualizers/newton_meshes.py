@@ -96,7 +96,7 @@ class NewtonMeshes:
     def _shown_size(self, shape: ShapeDescription) -> NDArray[np.float64]:
         size = shape.size.copy()
         if shape.type is ShapeType.PLANE:
-            is_extended = self._extend_planes and self._scene.bodies[shape.body].is_static
+            is_extended = self._extend_planes and self._scene.is_static(shape)
             size[:2] = np.where((size[:2] > 0.0) & (not is_extended), size[:2], self._endless)
         return size
 

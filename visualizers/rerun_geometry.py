@@ -77,7 +77,7 @@ class RerunGeometry:
     def _shown_size(self, shape: ShapeDescription) -> NDArray[np.float64]:
         size = shape.size.copy()
         if shape.type is ShapeType.PLANE:
-            is_extended = self._extend_planes and self._scene.bodies[shape.body].is_static
+            is_extended = self._extend_planes and self._scene.is_static(shape)
             has_end = (size[:2] > 0.0) & (not is_extended)
             size[:2] = np.where(has_end, size[:2], self._endless)
         return size

@@ -128,12 +128,12 @@ class RerunScene:
         for group, shape in zip(groups, placed, strict=True):
             group.add(shape, np.ones(3), np.zeros(3))
         self._paths = [entity_path(join_path(root, shape.path_name)) for shape in placed]
-        self._is_static = [_is_static(self._scene, shape) for shape in placed]
+        self._is_static = [self._scene.is_static(shape) for shape in placed]
         return groups, [self._envs_of(shape) for shape in placed]
 
     def _envs_of(self, shape: ShapeDescription) -> NDArray[np.int64]:
         """Where a shape is shown. What stands in every environment alike is there once, unless they are spread out."""
-        is_shared = _is_static(self._scene, shape) and (shape.type is ShapeType.PLANE or not self._is_spread)
+        is_shared = self._scene.is_static(shape) and (shape.type is ShapeType.PLANE or not self._is_spread)
         return self._env_ids[:1] if is_shared else self._env_ids
 
     # -- both
@@ -175,10 +175,6 @@ class RerunScene:
 def entity_path(path: str) -> str:
     """A USD path as Rerun writes it."""
     return "/" + "/".join(rr.escape_entity_path_part(part) for part in path.strip("/").split("/"))
-
-
-def _is_static(scene: SceneDescription, shape: ShapeDescription) -> bool:
-    return shape.body == WORLD or scene.bodies[shape.body].is_static
 
 
 def _framed_bodies(scene: SceneDescription) -> list[int]:
