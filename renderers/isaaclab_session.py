@@ -11,9 +11,8 @@ from .camera_data import DATA_TYPES, DERIVED
 from .camera_outputs import OutputMakers
 from .render_core.core_plan import CorePlan
 from .render_core.leases import FrameLease
-from .render_core.pipeline import RenderTurnError
 from .render_core.snapshots import RenderSnapshot, SnapshotPool
-from .render_core.status import FrameStatus, FrameStatusCode
+from .render_core.status import FrameStatus, FrameStatusCode, RenderTurnError
 
 if TYPE_CHECKING:
     from .isaaclab import RenderCoreRendererCfg

@@ -33,7 +33,7 @@ from isaaclab_rig import (
 from scene_data import SceneDataProvider, SimulationCfg, SimulationContext
 from scene_data.backends import MujocoPhysicsCfg, MujocoSceneDataBackend
 from scene_data.errors import UnknownNameError
-from scene_data.renderers.render_core.pipeline import RenderTurnError
+from scene_data.renderers.render_core.status import RenderTurnError
 
 PINHOLE = (WIDTH, WIDTH, WIDTH / 2, HEIGHT / 2)
 MakeRig = Callable[..., Rig]

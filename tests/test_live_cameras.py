@@ -268,7 +268,7 @@ class TestInfo:
         with open_context(model) as sim:
             camera = sim.cameras["top"]
             position = camera.data.info.pos_w
-            free = sim._pipeline._live._free
+            free = sim._pipeline._generations.current.live._free
             for x in range(4):
                 camera.set_world_poses((float(x), 0, 3))
                 camera.data  # noqa: B018

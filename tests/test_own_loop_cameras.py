@@ -13,7 +13,7 @@ from scene_data import SceneDataProvider, SimulationContext
 from scene_data.errors import UnknownNameError
 from scene_data.renderers import Camera, CameraGroup, StaleGenerationError
 from scene_data.renderers.render_core.core_plan import UnsupportedPlaneError
-from scene_data.renderers.render_core.pipeline import RenderTurnError
+from scene_data.renderers.render_core.status import RenderTurnError
 from scene_data.renderers.transports import CameraPublicationTransport
 
 torch = pytest.importorskip("torch")

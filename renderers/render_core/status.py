@@ -15,6 +15,7 @@ __all__ = [
     "FrameStatusCode",
     "RenderStatus",
     "RenderStatusCode",
+    "RenderTurnError",
     "StaleGenerationError",
     "is_context_integrity_failure",
 ]
@@ -134,3 +135,15 @@ class StaleGenerationError(SceneDataError, RuntimeError):
     def __init__(self, name: str):
         self.name = name
         super().__init__(f"{name!r} was registered with an earlier generation of cameras; register it anew.")
+
+
+class RenderTurnError(SceneDataError, RuntimeError):
+    """A turn that made no frame.
+
+    Attributes:
+        status: What the render core reports.
+    """
+
+    def __init__(self, what: str, status: FrameStatus):
+        self.status = status
+        super().__init__(f"{what}: {status.code.name}. {status.message}".rstrip())
