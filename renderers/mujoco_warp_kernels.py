@@ -4,7 +4,10 @@ import mujoco
 import warp as wp
 from mujoco_warp._src.render_util import compute_ray
 
-from .render_core.camera_tables import camera_pose
+from scene_data.formats import SceneDataFormat
+
+from .render_core.camera_tables import CameraPlaces, camera_pose
+from .render_core.divergence import is_healthy, is_healthy_pose
 
 wp.set_module_options({"enable_backward": False})
 
@@ -22,28 +25,9 @@ __all__ = [
     "write_rays",
 ]
 
-# MuJoCo's own bound on what a healthy state holds (mjMAXVAL). Larger values overflow in float32 bounding boxes.
-MAX_VALUE = wp.constant(1.0e10)
-
 # MuJoCo's numbers of object types.
 GEOM = wp.constant(int(mujoco.mjtObj.mjOBJ_GEOM))
 SKIN = wp.constant(int(mujoco.mjtObj.mjOBJ_SKIN))
-
-
-@wp.func
-def _healthy(v: wp.vec3) -> bool:
-    # Comparisons with NaN are false.
-    return wp.abs(v[0]) <= MAX_VALUE and wp.abs(v[1]) <= MAX_VALUE and wp.abs(v[2]) <= MAX_VALUE
-
-
-@wp.func
-def _healthy_pose(position: wp.vec3, rotation: wp.mat33) -> bool:
-    return (
-        _healthy(position)
-        and _healthy(wp.vec3(rotation[0, 0], rotation[0, 1], rotation[0, 2]))
-        and _healthy(wp.vec3(rotation[1, 0], rotation[1, 1], rotation[1, 2]))
-        and _healthy(wp.vec3(rotation[2, 0], rotation[2, 1], rotation[2, 2]))
-    )
 
 
 @wp.kernel
@@ -53,12 +37,9 @@ def find_diverged(
     camera_count: int,
     light_count: int,
     point_count: int,
-    body_position: wp.array[wp.vec3],
-    body_rotation: wp.array[wp.mat33],
-    camera_position: wp.array[wp.vec3],
-    camera_rotation: wp.array[wp.mat33],
-    light_position: wp.array[wp.vec3],
-    light_direction: wp.array[wp.vec3],
+    bodies: SceneDataFormat.Vec3_Matrix33,
+    cameras: SceneDataFormat.Vec3_Matrix33,
+    lights: SceneDataFormat.Vec3_Direction,
     points: wp.array[wp.vec3],
     diverged: wp.array[wp.int32],
 ):
@@ -68,15 +49,15 @@ def find_diverged(
     healthy = bool(True)  # noqa: UP018  (Warp takes a literal for a constant, which must not change)
     if i < body_count:
         j = source * body_count + i
-        healthy = healthy and _healthy_pose(body_position[j], body_rotation[j])
+        healthy = healthy and is_healthy_pose(bodies.positions[j], bodies.orientations[j])
     if i < camera_count:
         j = source * camera_count + i
-        healthy = healthy and _healthy_pose(camera_position[j], camera_rotation[j])
+        healthy = healthy and is_healthy_pose(cameras.positions[j], cameras.orientations[j])
     if i < light_count:
         j = source * light_count + i
-        healthy = healthy and _healthy(light_position[j]) and _healthy(light_direction[j])
+        healthy = healthy and is_healthy(lights.positions[j]) and is_healthy(lights.directions[j])
     if i < point_count:
-        healthy = healthy and _healthy(points[source * point_count + i])
+        healthy = healthy and is_healthy(points[source * point_count + i])
     if not healthy:
         diverged[env] = 1
 
@@ -89,23 +70,14 @@ def place_scene(
     light_count: int,
     point_count: int,
     diverged: wp.array[wp.int32],
-    body_position: wp.array[wp.vec3],
-    body_rotation: wp.array[wp.mat33],
-    model_camera_position: wp.array[wp.vec3],
-    model_camera_rotation: wp.array[wp.mat33],
-    model_light_position: wp.array[wp.vec3],
-    model_light_direction: wp.array[wp.vec3],
+    bodies: SceneDataFormat.Vec3_Matrix33,
+    model_cameras: SceneDataFormat.Vec3_Matrix33,
+    model_lights: SceneDataFormat.Vec3_Direction,
     points: wp.array[wp.vec3],
     geom_body: wp.array[wp.int32],
     geom_local_position: wp.array[wp.vec3],
     geom_local_rotation: wp.array[wp.mat33],
-    mount_camera: wp.array[wp.int32],
-    mount_body: wp.array[wp.int32],
-    mount_position: wp.array2d[wp.vec3],
-    mount_rotation: wp.array2d[wp.mat33],
-    pose_set: wp.array2d[wp.int32],
-    set_position: wp.array2d[wp.vec3],
-    set_rotation: wp.array2d[wp.mat33],
+    places: CameraPlaces,
     geom_position: wp.array2d[wp.vec3],
     geom_rotation: wp.array2d[wp.mat33],
     camera_position: wp.array2d[wp.vec3],
@@ -128,8 +100,8 @@ def place_scene(
         r = identity
         if not parked:
             body = source * body_count + geom_body[i]
-            p = body_position[body] + body_rotation[body] @ geom_local_position[i]
-            r = body_rotation[body] @ geom_local_rotation[i]
+            p = bodies.positions[body] + bodies.orientations[body] @ geom_local_position[i]
+            r = bodies.orientations[body] @ geom_local_rotation[i]
         geom_position[env, i] = p
         geom_rotation[env, i] = r
 
@@ -137,23 +109,7 @@ def place_scene(
         p = wp.vec3(0.0)
         r = identity
         if not parked:
-            p, r = camera_pose(
-                source,
-                i,
-                body_count,
-                model_camera_count,
-                body_position,
-                body_rotation,
-                model_camera_position,
-                model_camera_rotation,
-                mount_camera,
-                mount_body,
-                mount_position,
-                mount_rotation,
-                pose_set,
-                set_position,
-                set_rotation,
-            )
+            p, r = camera_pose(source, i, body_count, model_camera_count, bodies, model_cameras, places)
         camera_position[env, i] = p
         camera_rotation[env, i] = r
 
@@ -161,8 +117,8 @@ def place_scene(
         p = wp.vec3(0.0)
         d = wp.vec3(0.0, 0.0, -1.0)
         if not parked:
-            p = model_light_position[source * light_count + i]
-            d = model_light_direction[source * light_count + i]
+            p = model_lights.positions[source * light_count + i]
+            d = model_lights.directions[source * light_count + i]
         light_position[env, i] = p
         light_direction[env, i] = d
 
@@ -218,7 +174,7 @@ def place_extra(
     name = -1
     if k >= 0:
         rotation = wp.quat_to_matrix(quaternion[k])
-        if _healthy_pose(position[k], rotation) and _healthy(size[k]):
+        if is_healthy_pose(position[k], rotation) and is_healthy(size[k]):
             p = position[k]
             r = rotation
             s = size[k]

@@ -18,12 +18,14 @@ import mujoco_warp as mjw
 import numpy as np
 import warp as wp
 
+from scene_data.formats import SceneDataFormat
 from scene_data.scene import SceneDescription
 
 from . import mujoco_warp_kernels as kernels
 from .mujoco_warp_appearance import ShardAppearance
 from .mujoco_warp_extra import DeviceGeometry, ExtraSlots
 from .mujoco_warp_skins import ShardSkins, TracerSkins
+from .render_core.camera_tables import NO_POSES
 from .render_core.placement import rotation_matrices
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ _NOWHERE = 1e9
 _REFITS_PER_REBUILD = 16
 _IDENTITY = wp.mat33(*np.eye(3).ravel())
 _NO_TYPES = np.zeros(0, dtype=np.int32)
+_NO_LIGHTS = SceneDataFormat.Vec3_Direction()
 
 # Warp's default device, which the tracer launches on, belongs to the process and not to a thread.
 _default_device_lock = threading.Lock()
@@ -242,7 +245,6 @@ class ShardScene:
         self._appearance = ShardAppearance(model, self.model, first_env, self.num_envs, tracer.device)
         self._placed = max(model.ngeom, rig.count, model.nlight, model.nflexvert)
         self._checked = max(model.nbody, model.ncam, model.nlight, model.nflexvert)
-        self._none = tuple(wp.zeros(0, dtype=dtype, device=tracer.device) for dtype in (wp.vec3, wp.mat33))
 
     def reserve(self) -> None:
         """Have the model's slots for extra geometry behind its geoms, with sizes and colours per environment."""
@@ -273,17 +275,13 @@ class ShardScene:
     def place(self, snapshot: "RenderSnapshot", extra: DeviceGeometry | None = None) -> None:
         """Bring geoms, cameras, lights and flexes to where the snapshot has them, and flag diverged environments."""
         model, device = self.tracer.mj_model, self.tracer.device
-        no_vectors, no_matrices = self._none
         bodies, cameras, lights = snapshot.transforms, snapshot.cameras, snapshot.lights
         counts = [model.nbody, model.ncam if cameras else 0, model.nlight if lights else 0, model.nflexvert]
         published = [
-            bodies.positions,
-            bodies.orientations,
-            cameras.positions if cameras else no_vectors,
-            cameras.orientations if cameras else no_matrices,
-            lights.positions if lights else no_vectors,
-            lights.directions if lights else no_vectors,
-            no_vectors if snapshot.points is None else snapshot.points,
+            bodies,
+            cameras or NO_POSES,
+            lights or _NO_LIGHTS,
+            snapshot.points,
         ]
         self.diverged.zero_()
         wp.launch(
@@ -307,7 +305,7 @@ class ShardScene:
                 tracer.geom_body,
                 tracer.geom_position,
                 tracer.geom_rotation,
-                *rig.inputs(),
+                rig.places,
             ],
             outputs=[
                 placed.geom_xpos,

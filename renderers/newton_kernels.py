@@ -2,7 +2,10 @@
 
 import warp as wp
 
-from .render_core.camera_tables import camera_pose
+from scene_data.formats import SceneDataFormat
+
+from .render_core.camera_tables import CameraPlaces, camera_pose
+from .render_core.divergence import is_healthy, is_healthy_rotation
 
 wp.set_module_options({"enable_backward": False})
 
@@ -20,16 +23,7 @@ __all__ = [
     "write_rays",
 ]
 
-# Larger values are of no healthy state, and overflow in bounding boxes.
-MAX_VALUE = wp.constant(1.0e10)
-
 OPAQUE = wp.constant(wp.uint32(0xFF000000))
-
-
-@wp.func
-def _healthy(v: wp.vec3) -> bool:
-    # Comparisons with NaN are false.
-    return wp.abs(v[0]) <= MAX_VALUE and wp.abs(v[1]) <= MAX_VALUE and wp.abs(v[2]) <= MAX_VALUE
 
 
 @wp.kernel
@@ -42,15 +36,10 @@ def find_diverged(
     env, i = wp.tid()
     count = wp.max(vectors.shape[0], rotations.shape[0]) / diverged.shape[0]
     j = env * count + i
-    if vectors.shape[0] > 0 and not _healthy(vectors[j]):
+    if vectors.shape[0] > 0 and not is_healthy(vectors[j]):
         diverged[env] = 1
-    if rotations.shape[0] > 0:
-        r = rotations[j]
-        healthy = _healthy(wp.vec3(r[0, 0], r[0, 1], r[0, 2]))
-        healthy = healthy and _healthy(wp.vec3(r[1, 0], r[1, 1], r[1, 2]))
-        healthy = healthy and _healthy(wp.vec3(r[2, 0], r[2, 1], r[2, 2]))
-        if not healthy:
-            diverged[env] = 1
+    if rotations.shape[0] > 0 and not is_healthy_rotation(rotations[j]):
+        diverged[env] = 1
 
 
 @wp.kernel
@@ -84,40 +73,16 @@ def aim_camera(
     body_count: int,
     model_camera_count: int,
     diverged: wp.array[wp.int32],
-    body_position: wp.array[wp.vec3],
-    body_rotation: wp.array[wp.mat33],
-    model_camera_position: wp.array[wp.vec3],
-    model_camera_rotation: wp.array[wp.mat33],
-    mount_camera: wp.array[wp.int32],
-    mount_body: wp.array[wp.int32],
-    mount_position: wp.array2d[wp.vec3],
-    mount_rotation: wp.array2d[wp.mat33],
-    pose_set: wp.array2d[wp.int32],
-    set_position: wp.array2d[wp.vec3],
-    set_rotation: wp.array2d[wp.mat33],
+    bodies: SceneDataFormat.Vec3_Matrix33,
+    model_cameras: SceneDataFormat.Vec3_Matrix33,
+    places: CameraPlaces,
     views: wp.array[wp.transform],
 ):
     """Poses of one camera in all environments."""
     env = wp.tid()
     pose = wp.transform_identity(dtype=float)
     if diverged[env] == 0:
-        p, r = camera_pose(
-            env,
-            camera,
-            body_count,
-            model_camera_count,
-            body_position,
-            body_rotation,
-            model_camera_position,
-            model_camera_rotation,
-            mount_camera,
-            mount_body,
-            mount_position,
-            mount_rotation,
-            pose_set,
-            set_position,
-            set_rotation,
-        )
+        p, r = camera_pose(env, camera, body_count, model_camera_count, bodies, model_cameras, places)
         pose = wp.transform(p, wp.normalize(wp.quat_from_matrix(r)))
     views[env] = pose
 

@@ -20,7 +20,7 @@ from scene_data.scene import SceneDescription
 from . import newton_kernels as kernels
 from .newton_stage import GEOM, NewtonStage
 from .render_core.camera import CameraDescriptor, Orthographic
-from .render_core.camera_tables import CameraTables, pinholes_of
+from .render_core.camera_tables import NO_POSES, CameraTables, pinholes_of
 from .render_core.crew import Crew
 from .render_core.layout import PlaneKind
 from .render_core.snapshots import RenderSnapshot
@@ -223,18 +223,14 @@ class NewtonTracer:
                 wp.launch(kernels.find_diverged, dim, inputs, [self.diverged], device=self._device)
 
     def _aim(self, view: _View, snapshot: RenderSnapshot) -> None:
-        bodies, cameras = snapshot.transforms, snapshot.cameras
-        vectors, matrices = self._none
         inputs = [
             view.index,
             len(self._scene.bodies),
             len(self._scene.cameras),
             self.diverged,
-            bodies.positions,
-            bodies.orientations,
-            cameras.positions if cameras else vectors,
-            cameras.orientations if cameras else matrices,
-            *self.tables.inputs(),
+            snapshot.transforms,
+            snapshot.cameras or NO_POSES,
+            self.tables.places,
         ]
         wp.launch(kernels.aim_camera, snapshot.num_envs, inputs, [view.poses], device=self._device)
 

@@ -8,12 +8,13 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from scene_data.formats import SceneDataFormat
 from scene_data.scene import SceneDescription
 from scene_data.streams import WorkOrder, work_order_of
 
 from .camera import CameraDescriptor
 from .camera_settings import CameraSetting, CameraSettings
-from .camera_tables import CameraTables, camera_pose, pinholes_of
+from .camera_tables import NO_POSES, CameraPlaces, CameraTables, camera_pose, pinholes_of
 
 if TYPE_CHECKING:
     import torch
@@ -29,38 +30,14 @@ wp.set_module_options({"enable_backward": False})
 def _record_poses(
     body_count: int,
     model_camera_count: int,
-    body_position: wp.array[wp.vec3],
-    body_rotation: wp.array[wp.mat33],
-    model_camera_position: wp.array[wp.vec3],
-    model_camera_rotation: wp.array[wp.mat33],
-    mount_camera: wp.array[wp.int32],
-    mount_body: wp.array[wp.int32],
-    mount_position: wp.array2d[wp.vec3],
-    mount_rotation: wp.array2d[wp.mat33],
-    pose_set: wp.array2d[wp.int32],
-    set_position: wp.array2d[wp.vec3],
-    set_rotation: wp.array2d[wp.mat33],
+    bodies: SceneDataFormat.Vec3_Matrix33,
+    model_cameras: SceneDataFormat.Vec3_Matrix33,
+    places: CameraPlaces,
     poses: wp.array2d[wp.transformf],
 ):
     """World poses of all cameras in all environments."""
     camera, env = wp.tid()
-    p, r = camera_pose(
-        env,
-        camera,
-        body_count,
-        model_camera_count,
-        body_position,
-        body_rotation,
-        model_camera_position,
-        model_camera_rotation,
-        mount_camera,
-        mount_body,
-        mount_position,
-        mount_rotation,
-        pose_set,
-        set_position,
-        set_rotation,
-    )
+    p, r = camera_pose(env, camera, body_count, model_camera_count, bodies, model_cameras, places)
     poses[camera, env] = wp.transformf(p, wp.quat_from_matrix(r))
 
 
@@ -83,7 +60,6 @@ class LiveCameras:
         self._index_of_id = {camera.id: index for index, camera in enumerate(self._tables.cameras)}
         self._order = work_order_of(self._tables.device)
         self._free: deque[_PoseMemory] = deque()
-        self._no_poses = tuple(wp.zeros(0, dtype=dtype, device=device) for dtype in (wp.vec3, wp.mat33))
 
     def pinholes(self, camera_id: int) -> NDArray[np.float64]:
         """(fx, fy, cx, cy) in each environment (N, 4) [pixels], of a camera's configuration."""
@@ -105,9 +81,6 @@ class LiveCameras:
             memory = self._free.pop()
         except IndexError:
             memory = _PoseMemory((tables.count, tables.num_envs), order, tables.device)
-        bodies, cameras = snapshot.transforms, snapshot.cameras
-        body_poses = (bodies.positions, bodies.orientations) if bodies else self._no_poses
-        camera_poses = (cameras.positions, cameras.orientations) if cameras else self._no_poses
         with order.enqueueing():
             tables.apply(settings)
             snapshot.begin_read()
@@ -118,9 +91,9 @@ class LiveCameras:
                 inputs=[
                     len(self._scene.bodies),
                     len(self._scene.cameras),
-                    *body_poses,
-                    *camera_poses,
-                    *tables.inputs(),
+                    snapshot.transforms or NO_POSES,
+                    snapshot.cameras or NO_POSES,
+                    tables.places,
                 ],
                 outputs=[memory.poses],
                 device=tables.device,
