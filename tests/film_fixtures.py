@@ -1,4 +1,7 @@
-"""Fixtures of the film set: the model, its states, its cameras, and their frames, made once per module."""
+"""Fixtures of the film set: the model, its states, its cameras, and their frames, made once per module.
+
+They are drawn by MuJoCo Warp on one thread, unless a module has a `film_backend` of its own.
+"""
 
 import mujoco
 import numpy as np
@@ -7,6 +10,7 @@ from film_set import NUM_ENVS, XML, all_cameras
 from rendering import Frames, Studio
 
 from scene_data.renderers.mujoco_warp import MujocoWarpRenderBackend
+from scene_data.renderers.render_core.backend import RenderBackend
 from scene_data.renderers.render_core.camera import CameraDescriptor
 
 
@@ -31,8 +35,13 @@ def cameras(model: mujoco.MjModel) -> dict[str, CameraDescriptor]:
 
 
 @pytest.fixture(scope="module")
-def studio(model, cameras):
-    studio = Studio(MujocoWarpRenderBackend(shards=1), model, list(cameras.values()))
+def film_backend() -> RenderBackend:
+    return MujocoWarpRenderBackend(shards=1)
+
+
+@pytest.fixture(scope="module")
+def studio(film_backend, model, cameras):
+    studio = Studio(film_backend, model, list(cameras.values()))
     yield studio
     studio.close()
 

@@ -1,4 +1,4 @@
-"""One scene, three states of it and many cameras, for the tests of what MuJoCo Warp's ray tracer draws."""
+"""One scene, three states of it and many cameras, for the tests of what render backends draw."""
 
 from dataclasses import replace
 
@@ -62,6 +62,16 @@ XML = """
 """
 
 
+INTRINSICS: dict[str, Pinhole | Orthographic] = {
+    "front": Pinhole.from_fovy(45, WIDTH, HEIGHT),
+    # 1200 pixels per metre of sensor; a principal point to the right and below moves the image left and up.
+    "sensor": Pinhole(60.0, 48.0, 24.0 - 4.8, 18.0 + 3.6),
+    "off centre": Pinhole(60.0, 35.0, 15.5, 28.0),
+    "parallel": Orthographic(2.5),
+}
+"""How cameras that stand at one place, that of "free front", project."""
+
+
 def quaternion(model: mujoco.MjModel, camera: str) -> tuple[float, ...]:
     return tuple(model.camera(camera).quat[[1, 2, 3, 0]])
 
@@ -77,14 +87,14 @@ def all_cameras(model: mujoco.MjModel) -> dict[str, CameraDescriptor]:
         "front": {"planes": every},
         "sensor": {"planes": (DEPTH, SEG)},
         "eye": {"planes": (RGB, DEPTH, SEG)},
-        "free front": {"mount": front, "intrinsics": Pinhole.from_fovy(45, WIDTH, HEIGHT), "planes": (RGB, DEPTH, SEG)},
+        "free front": {"mount": front, "intrinsics": INTRINSICS["front"], "planes": (RGB, DEPTH, SEG)},
         "index": {"mount": ModelCamera(0), "planes": (RGB,)},
         "mounted eye": {
             "mount": BodyMount("rover", tuple(eye.pos), quaternion(model, "eye")),
             "planes": (RGB, DEPTH, SEG),
         },
-        "off centre": {"mount": front, "intrinsics": Pinhole(60.0, 35.0, 15.5, 28.0), "planes": every},
-        "parallel": {"mount": front, "intrinsics": Orthographic(2.5), "planes": (DEPTH, SEG, DISTANCE)},
+        "off centre": {"mount": front, "intrinsics": INTRINSICS["off centre"], "planes": every},
+        "parallel": {"mount": front, "intrinsics": INTRINSICS["parallel"], "planes": (DEPTH, SEG, DISTANCE)},
         "lanes": {"mount": lanes, "planes": (DEPTH, SEG)},
         "zenith": {"mount": WorldPose((0, 0, 3)), "intrinsics": Orthographic(3.0), "planes": (RGB, SEG)},
         "revealed": {"mount": front, "planes": (RGB, SEG), "options": VisualOptions(geom_groups=(0, 4))},

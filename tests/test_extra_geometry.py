@@ -4,6 +4,7 @@ import mujoco
 import numpy as np
 import pytest
 from film_set import DEPTH, HEIGHT, NUM_ENVS, RGB, SEG, WIDTH, few
+from primitives import one_of_each, silhouettes
 from rendering import Studio, snapshot_of
 
 from scene_data.extra_geometry import PRIMITIVES, GeometryBatch, geometry_capacity
@@ -37,30 +38,11 @@ def shoot(studio: Studio, states, batch: GeometryBatch | None, *cameras, capacit
 
 
 def test_primitives_stand_where_they_are_put(stage, states, cameras):
-    # From 3 m above, 3 m are 36 pixels: a pixel is 1/12 m wide, and X = Y = 0 lies between the middle pixels.
-    batch = GeometryBatch.concatenate(
-        [
-            GeometryBatch.spheres((-1.5, 0, 2), 0.25, rgba=RED),
-            GeometryBatch.boxes((1.5, 0, 2), (0.25, 0.25, 0.1), rgba=(0, 1, 0)),
-            GeometryBatch.capsules((-1.5, -1, 2), (-1.0, -1, 2), 0.1, rgba=(0, 0, 1)),
-            GeometryBatch.cylinders((1, -1, 1.5), (1, -1, 2), 0.25, rgba=(1, 1, 0)),
-            GeometryBatch.ellipsoids((1.25, 1, 2), (0.5, 0.25, 0.2), rgba=(0, 1, 1)),
-        ]
-    )
+    batch = one_of_each()
     frames = shoot(stage, states, batch, cameras["zenith"])
-    x = (np.arange(WIDTH) + 0.5 - WIDTH / 2) / 12
-    y = (HEIGHT / 2 - np.arange(HEIGHT) - 0.5) / 12
-    x, y = np.meshgrid(x, y)
-    expected = {
-        0: np.hypot(x + 1.5, y) < 0.25,
-        1: (abs(x - 1.5) < 0.25) & (abs(y) < 0.25),
-        2: np.hypot(np.maximum(abs(x + 1.25) - 0.25, 0), y + 1) < 0.1,
-        3: np.hypot(x - 1, y + 1) < 0.25,
-        4: ((x - 1.25) / 0.5) ** 2 + ((y - 1) / 0.25) ** 2 < 1,
-    }
     for env in range(NUM_ENVS):
         seen = frames["zenith", SEG][env]
-        for index, where in expected.items():
+        for index, where in silhouettes().items():
             pixels = (seen == (index, UNKNOWN)).all(axis=-1)
             np.testing.assert_array_equal(pixels, where, err_msg=PRIMITIVES[batch.types[index]].value)
             hue = frames["zenith", RGB][env][where] > 10

@@ -12,6 +12,7 @@ from film_set import (
     FAR,
     GEOM,
     HEIGHT,
+    INTRINSICS,
     NUM_ENVS,
     RGB,
     SEG,
@@ -19,13 +20,13 @@ from film_set import (
     XML,
     few,
 )
+from ray_casting import cast, rays_of
 from rendering import Frames, Studio
 
 from scene_data.backends.mjcf_scene import describe_model
 from scene_data.renderers.mujoco_warp import MujocoWarpRenderBackend
 from scene_data.renderers.render_core.camera import (
     CameraDescriptor,
-    Orthographic,
     Pinhole,
     WorldPose,
 )
@@ -34,69 +35,30 @@ from scene_data.renderers.render_core.placement import camera_projection
 pytest_plugins = ("film_fixtures",)
 
 
-def rays_of(intrinsics: Pinhole | Orthographic, pose: WorldPose | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Origins and unit directions (H, W, 3) through the pixel centres, in the camera frame or in the world."""
-    u, v = np.meshgrid(np.arange(WIDTH) + 0.5, np.arange(HEIGHT) + 0.5)
-    if isinstance(intrinsics, Orthographic):
-        pixel = intrinsics.height / HEIGHT
-        origin = np.stack(((u - WIDTH / 2) * pixel, (HEIGHT / 2 - v) * pixel, 0 * u), axis=-1)
-        direction = np.broadcast_to((0.0, 0.0, -1.0), origin.shape)
-    else:
-        direction = np.stack(((u - intrinsics.cx) / intrinsics.fx, (intrinsics.cy - v) / intrinsics.fy, 0 * u - 1), -1)
-        direction = direction / np.linalg.norm(direction, axis=-1, keepdims=True)
-        origin = np.zeros_like(direction)
-    if pose is None:
-        return origin, direction
-    matrix = np.zeros(9)
-    mujoco.mju_quat2Mat(matrix, np.array(pose.quaternion)[[3, 0, 1, 2]])
-    rotation = matrix.reshape(3, 3)
-    return origin @ rotation.T + pose.position, direction @ rotation.T
-
-
-def depth_to_plane(state: mujoco.MjData, geom: int, origin: np.ndarray, direction: np.ndarray, axis: np.ndarray):
+def depth_to_plane(state: mujoco.MjData, geom: int, origin: np.ndarray, direction: np.ndarray) -> np.ndarray:
     """Analytic distance along the optical axis to an infinite plane; inf where the ray goes away from it."""
     normal, point = state.geom_xmat[geom].reshape(3, 3)[:, 2], state.geom_xpos[geom]
     with np.errstate(divide="ignore"):
-        distance = ((point - origin) @ normal) / (direction @ normal)
-    return np.where((distance > 0) & (direction @ normal < 0), distance * (direction @ axis), np.inf)
+        depth = ((point - origin) @ normal) / (direction @ normal)
+    return np.where((depth > 0) & (direction @ normal < 0), depth, np.inf)
 
 
-def seen_by_engine(model, state, origin, direction) -> np.ndarray:
-    """Geom ids (H, W) that MuJoCo's own ray casts hit first, among the visible groups and up to the far plane."""
-    ids = np.full(origin.shape[:2], -1)
-    groups = np.array([1, 1, 1, 0, 0, 0], dtype=np.uint8)
-    geom = np.zeros(1, dtype=np.int32)
-    for pixel in np.ndindex(ids.shape):
-        if mujoco.mj_ray(model, state, origin[pixel], direction[pixel], groups, 1, -1, geom) >= 0:
-            ids[pixel] = geom[0]
-    return ids
-
-
-@pytest.mark.parametrize("name", ["front", "sensor", "off centre", "parallel"])
+@pytest.mark.parametrize("name", INTRINSICS)
 def test_depth_is_the_distance_along_the_optical_axis_to_a_tilted_plane(name, model, states, cameras, frames):
-    intrinsics = {
-        "front": Pinhole.from_fovy(45, WIDTH, HEIGHT),
-        # 1200 pixels per metre of sensor; a principal point to the right and below moves the image left and up.
-        "sensor": Pinhole(60.0, 48.0, 24.0 - 4.8, 18.0 + 3.6),
-        "off centre": Pinhole(60.0, 35.0, 15.5, 28.0),
-        "parallel": Orthographic(2.5),
-    }[name]
-    pose = cameras["free front"].mount
-    origin, direction = rays_of(intrinsics, pose)
-    axis = rays_of(Orthographic(1.0), pose)[1][0, 0]
+    origin, direction = rays_of(INTRINSICS[name], WIDTH, HEIGHT, cameras["free front"].mount)
     slope = model.geom("slope").id
     depth, seg = frames[cameras[name].id, DEPTH], frames[cameras[name].id, SEG]
     for env, state in enumerate(states):
-        expected = depth_to_plane(state, slope, origin, direction, axis)
+        expected = depth_to_plane(state, slope, origin, direction)
         on_slope = seg[env, ..., 0] == slope
         assert on_slope.sum() > 200
         np.testing.assert_allclose(depth[env, ..., 0][on_slope], expected[on_slope], atol=1e-4)
 
 
 def test_beyond_the_far_plane_and_past_everything_is_a_miss(model, states, cameras, frames):
-    pose, slope = cameras["off centre"].mount, model.geom("slope").id
-    origin, direction = rays_of(cameras["off centre"].intrinsics, pose)
-    expected = depth_to_plane(states[0], slope, origin, direction, rays_of(Orthographic(1.0), pose)[1][0, 0])
+    slope = model.geom("slope").id
+    origin, direction = rays_of(INTRINSICS["off centre"], WIDTH, HEIGHT, cameras["off centre"].mount)
+    expected = depth_to_plane(states[0], slope, origin, direction)
     camera = cameras["off centre"].id
     depth, seg = frames[camera, DEPTH][0, ..., 0], frames[camera, SEG][0]
     others = (seg[..., 0] != slope) & (seg[..., 0] != -1)
@@ -108,11 +70,11 @@ def test_beyond_the_far_plane_and_past_everything_is_a_miss(model, states, camer
 
 
 def test_distance_to_camera_is_euclidean(cameras, frames):
-    for name, intrinsics in (("off centre", cameras["off centre"].intrinsics), ("parallel", Orthographic(2.5))):
-        origin, direction = rays_of(intrinsics)
+    for name in ("off centre", "parallel"):
+        origin, direction = rays_of(INTRINSICS[name], WIDTH, HEIGHT)
         depth = frames[cameras[name].id, DEPTH][..., 0]
         hit = np.isfinite(depth)
-        points = origin + direction * (np.where(hit, depth, 1.0) / -direction[..., 2])[..., None]
+        points = origin + direction * np.where(hit, depth, 0.0)[..., None]
         distance = frames[cameras[name].id, DISTANCE][..., 0]
         np.testing.assert_allclose(distance[hit], np.linalg.norm(points, axis=-1)[hit], rtol=1e-5)
         assert np.isinf(distance[~hit]).all()
@@ -120,12 +82,10 @@ def test_distance_to_camera_is_euclidean(cameras, frames):
 
 @pytest.mark.parametrize("name", ["front", "off centre", "parallel"])
 def test_segmentation_names_what_the_engine_hits(name, model, states, cameras, frames):
-    intrinsics = cameras[name].intrinsics or Pinhole.from_fovy(45, WIDTH, HEIGHT)
-    origin, direction = rays_of(intrinsics, cameras["free front"].mount)
+    origin, direction = rays_of(INTRINSICS[name], WIDTH, HEIGHT, cameras["free front"].mount)
     seg = frames[cameras[name].id, SEG]
     for env, state in enumerate(states):
-        expected = seen_by_engine(model, state, origin, direction)
-        expected[np.isinf(frames[cameras[name].id, DEPTH][env, ..., 0])] = -1  # beyond the far plane
+        _, expected = cast(model, state, origin, direction, FAR)
         np.testing.assert_array_equal(seg[env, ..., 0], expected)
         np.testing.assert_array_equal(seg[env, ..., 1], np.where(expected >= 0, GEOM, -1))
     assert {"slope", "wall", "poster", "ball", "crate"} == {
@@ -164,10 +124,8 @@ def test_a_free_camera_may_differ_among_environments(model, states, cameras, fra
     for env, state in enumerate(states):
         mount = cameras["lanes"].mount
         pose = WorldPose(mount.position[env], mount.quaternion)
-        expected = seen_by_engine(model, state, *rays_of(Pinhole.from_fovy(45, WIDTH, HEIGHT), pose))
-        seg = frames[cameras["lanes"].id, SEG][env, ..., 0]
-        near = np.isfinite(frames[cameras["lanes"].id, DEPTH][env, ..., 0])
-        np.testing.assert_array_equal(seg[near], expected[near])
+        _, expected = cast(model, state, *rays_of(INTRINSICS["front"], WIDTH, HEIGHT, pose), FAR)
+        np.testing.assert_array_equal(frames[cameras["lanes"].id, SEG][env, ..., 0], expected)
 
 
 def colours_of(model, frames: Frames, camera: CameraDescriptor, geom: str) -> np.ndarray:

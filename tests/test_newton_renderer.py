@@ -5,7 +5,7 @@ from dataclasses import astuple, replace
 import mujoco
 import numpy as np
 import pytest
-from film_set import DEPTH, DISTANCE, FAR, GEOM, HEIGHT, NUM_ENVS, RGB, SEG, WIDTH, XML, all_cameras
+from film_set import DEPTH, DISTANCE, FAR, GEOM, HEIGHT, INTRINSICS, NUM_ENVS, RGB, SEG, WIDTH, XML, all_cameras
 from ray_casting import cast, rays_of
 from rendering import Frames, Studio, snapshot_of
 
@@ -14,7 +14,7 @@ newton = pytest.importorskip("newton", reason="newton is not installed")
 from scene_data import SceneDataProvider, registry  # noqa: E402
 from scene_data.backends import NewtonSceneDataBackend  # noqa: E402
 from scene_data.backends.mjcf_scene import describe_model  # noqa: E402
-from scene_data.camera import Orthographic, Pinhole, VisualOptions, WorldPose  # noqa: E402
+from scene_data.camera import Pinhole, VisualOptions, WorldPose  # noqa: E402
 from scene_data.errors import UnmetRequirementError  # noqa: E402
 from scene_data.interop.newton import build_newton_look  # noqa: E402
 from scene_data.renderers import SnapshotPool  # noqa: E402
@@ -25,6 +25,8 @@ from scene_data.renderers.render_core.camera_settings import CameraSetting  # no
 from scene_data.renderers.render_core.frames import FrameBoundary  # noqa: E402
 from scene_data.renderers.render_core.layout import PlaneKind  # noqa: E402
 from scene_data.renderers.render_core.status import RenderStatusCode  # noqa: E402
+
+pytest_plugins = ("film_fixtures",)
 
 NORMALS, ALBEDO, RGBA, HDR = PlaneKind.NORMALS, PlaneKind.ALBEDO, PlaneKind.RGBA, PlaneKind.RGB_HDR
 EVERY = (RGB, DEPTH, SEG, DISTANCE, NORMALS, ALBEDO, RGBA, HDR)
@@ -37,16 +39,6 @@ def model() -> mujoco.MjModel:
 
 
 @pytest.fixture(scope="module")
-def states(model) -> list[mujoco.MjData]:
-    states = [mujoco.MjData(model) for _ in range(NUM_ENVS)]
-    for env, state in enumerate(states):
-        state.qpos[:3] = 0.25 * env - 0.2, 0.1 * env, 0.4 + 0.1 * env
-        mujoco.mju_euler2Quat(state.qpos[3:], np.array([0.2, 0.1, 0.4]) * env, "xyz")
-        mujoco.mj_forward(model, state)
-    return states
-
-
-@pytest.fixture(scope="module")
 def cameras(model) -> dict[str, CameraDescriptor]:
     """Some cameras, all with the same planes and options as far as kernels are compiled for them."""
     names = ("front", "free front", "sensor", "eye", "mounted eye", "off centre", "parallel", "revealed", "nothing")
@@ -55,27 +47,14 @@ def cameras(model) -> dict[str, CameraDescriptor]:
 
 
 @pytest.fixture(scope="module")
-def studio(model, cameras):
-    studio = Studio(NewtonRenderBackend(), model, list(cameras.values()))
-    yield studio
-    studio.close()
+def film_backend() -> NewtonRenderBackend:
+    return NewtonRenderBackend()
 
 
-@pytest.fixture(scope="module")
-def frames(studio, states) -> Frames:
-    return studio.shoot(states)
-
-
-@pytest.mark.parametrize("name", ["front", "sensor", "off centre", "parallel"])
+@pytest.mark.parametrize("name", INTRINSICS)
 def test_depth_and_objects_are_what_the_engine_hits_through_the_pixel_centres(name, model, states, cameras, frames):
-    intrinsics = {
-        "front": Pinhole.from_fovy(45, WIDTH, HEIGHT),
-        "sensor": Pinhole(60.0, 48.0, 24.0 - 4.8, 18.0 + 3.6),
-        "off centre": Pinhole(60.0, 35.0, 15.5, 28.0),
-        "parallel": Orthographic(2.5),
-    }[name]
-    origin, direction = rays_of(intrinsics, WIDTH, HEIGHT, cameras["free front"].mount)
-    local_origin, local_direction = rays_of(intrinsics, WIDTH, HEIGHT)
+    origin, direction = rays_of(INTRINSICS[name], WIDTH, HEIGHT, cameras["free front"].mount)
+    local_origin, local_direction = rays_of(INTRINSICS[name], WIDTH, HEIGHT)
     for env, state in enumerate(states):
         expected_depth, expected = cast(model, state, origin, direction, FAR)
         depth, seg, distance = (frames[cameras[name].id, plane][env] for plane in (DEPTH, SEG, DISTANCE))
