@@ -10,15 +10,13 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from scene_data.errors import UnmetRequirementError
-
 from .gl_contexts import GlUnavailableError
 from .mujoco_gl_painter import GlPainter, ProjectedCamera
 from .mujoco_gl_state import PosedModel, SnapshotOnHost
 from .mujoco_looks import MODEL_RANDOMIZATIONS
 from .render_core.backend import RenderBackend, RenderConfiguration
 from .render_core.layout import PlaneKind
-from .render_core.placement import camera_mount, camera_projection, check_cameras, check_snapshot
+from .render_core.placement import camera_mount, camera_projection, check_scene, check_snapshot
 from .render_core.status import RenderStatus, RenderStatusCode
 from .render_core.turn_frames import TurnFrames
 
@@ -77,21 +75,8 @@ class MujocoGlRenderBackend(RenderBackend):
 
     @classmethod
     def validate(cls, scene: "SceneDescription | None", cameras: Sequence["CameraDescriptor"]) -> "SceneDescription":
-        """Check, on any thread and before anything is built, that these cameras can be drawn in this scene.
-
-        Returns:
-            The scene.
-
-        Raises:
-            UnmetRequirementError: The scene has no MuJoCo model.
-            UnknownNameError: A camera or body is not in the model.
-            ValueError: A plane that this backend does not make, or another number of environments than the scene's.
-        """
-        if scene is None or scene.native("mujoco_model") is None:
-            makers = ("mujoco", "mujoco_batch", "mujoco_warp")
-            raise UnmetRequirementError("render backend 'mujoco_gl'", "mujoco_model", makers)
-        check_cameras(cls, "mujoco_gl", scene, cameras)
-        return scene
+        """Return the scene if these cameras can be drawn in it, on any thread; it raises what `check_scene` does."""
+        return check_scene(cls, "mujoco_gl", scene, cameras)
 
     def initialize(self, scene: "SceneDescription | None", configuration: RenderConfiguration) -> RenderStatus:
         """Find a way to OpenGL, upload the model, and get ready for the configuration's cameras."""

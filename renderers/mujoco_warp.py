@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import warp as wp
 
-from scene_data.errors import UnmetRequirementError
-
 from .mujoco_looks import MODEL_RANDOMIZATIONS
 from .mujoco_warp_scene import TracerModel
 from .mujoco_warp_shards import ShardedTracer
 from .mujoco_warp_views import CameraRig, Shot
 from .render_core.backend import RenderBackend, RenderConfiguration
 from .render_core.layout import PlaneKind
-from .render_core.placement import check_cameras, check_snapshot
+from .render_core.placement import check_scene, check_snapshot
 from .render_core.status import RenderStatus, RenderStatusCode
 from .render_core.turn_frames import TurnFrames
 
@@ -71,21 +69,8 @@ class MujocoWarpRenderBackend(RenderBackend):
 
     @classmethod
     def validate(cls, scene: "SceneDescription | None", cameras: Sequence["CameraDescriptor"]) -> "SceneDescription":
-        """Check, on any thread and before anything is built, that these cameras can be drawn in this scene.
-
-        Returns:
-            The scene.
-
-        Raises:
-            UnmetRequirementError: The scene has no MuJoCo model.
-            UnknownNameError: A camera or body is not in the model.
-            ValueError: A plane that this backend does not make, or another number of environments than the scene's.
-        """
-        if scene is None or scene.native("mujoco_model") is None:
-            makers = ("mujoco", "mujoco_batch", "mujoco_warp")
-            raise UnmetRequirementError("render backend 'mujoco_warp'", "mujoco_model", makers)
-        check_cameras(cls, "mujoco_warp", scene, cameras)
-        return scene
+        """Return the scene if these cameras can be drawn in it, on any thread; it raises what `check_scene` does."""
+        return check_scene(cls, "mujoco_warp", scene, cameras)
 
     def initialize(self, scene: "SceneDescription | None", configuration: RenderConfiguration) -> RenderStatus:
         """Upload the scene's geometry and appearance, and get ready for the configuration's cameras."""

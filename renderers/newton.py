@@ -8,12 +8,11 @@ import numpy as np
 import warp as wp
 
 from scene_data.appearance import Randomization
-from scene_data.errors import UnmetRequirementError
 
 from .newton_tracer import NewtonTracer
 from .render_core.backend import RenderBackend, RenderConfiguration
 from .render_core.layout import PlaneKind
-from .render_core.placement import check_cameras, check_snapshot
+from .render_core.placement import check_scene, check_snapshot
 from .render_core.status import RenderStatus, RenderStatusCode
 from .render_core.turn_frames import TurnFrames
 
@@ -72,19 +71,12 @@ class NewtonRenderBackend(RenderBackend):
 
     @classmethod
     def validate(cls, scene: "SceneDescription | None", cameras: Sequence["CameraDescriptor"]) -> "SceneDescription":
-        """Check, on any thread and before anything is built, that these cameras can be drawn in this scene.
-
-        Returns:
-            The scene.
+        """Return the scene if these cameras can be drawn in it, on any thread; it raises what `check_scene` does.
 
         Raises:
-            UnmetRequirementError: There is no scene description.
-            UnknownNameError: A camera or body is not in the scene.
-            ValueError: A plane that this backend does not make, or another number of environments than the scene's.
+            ValueError: Also where a camera asks for the segmentation of several deformables.
         """
-        if scene is None:
-            raise UnmetRequirementError("render backend 'newton'", "scene description", ())
-        check_cameras(cls, "newton", scene, cameras)
+        scene = check_scene(cls, "newton", scene, cameras)
         surfaces = [flex for flex in scene.flexes if flex.dim >= 2]
         for camera in cameras:
             shown = [flex for flex in surfaces if flex.group in camera.options.geom_groups]

@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pxr import Gf, Sdf, UsdGeom, UsdRender
 
-from scene_data.errors import UnmetRequirementError
 from scene_data.scene import SceneDescription
 from scene_data.stage import SceneStage
 
 from .render_core.backend import RenderBackend, RenderConfiguration
 from .render_core.camera import CameraDescriptor, Intrinsics, Orthographic
 from .render_core.layout import PlaneKind
-from .render_core.placement import camera_mount, camera_projection, check_cameras, check_snapshot, rotation_matrices
+from .render_core.placement import camera_mount, camera_projection, check_scene, check_snapshot, rotation_matrices
 from .render_core.status import RenderStatus, RenderStatusCode
 from .render_core.turn_frames import TurnFrames
 
@@ -79,12 +78,9 @@ class OvrtxRenderBackend(RenderBackend):
     def initialize(self, scene: "SceneDescription | None", configuration: RenderConfiguration) -> RenderStatus:
         """Write the scene with its cameras to a file, and let RTX open it."""
         self.shutdown_on_render_thread()
-        if scene is None:
-            error = UnmetRequirementError("render backend 'ovrtx'", "scene description", ())
-            return RenderStatus(RenderStatusCode.BACKEND_FAILURE, str(error))
         try:
-            check_cameras(type(self), "ovrtx", scene, configuration.cameras)
-            self._scene, self._cameras = scene, {camera.id: camera for camera in configuration.cameras}
+            self._scene = scene = check_scene(type(self), "ovrtx", scene, configuration.cameras)
+            self._cameras = {camera.id: camera for camera in configuration.cameras}
             self._start(scene, configuration.cameras)
         except Exception as error:
             self.shutdown_on_render_thread()

@@ -78,8 +78,8 @@ def test_another_number_of_environments_is_refused(model):
 
 def test_a_backend_refuses_it_too(model):
     from scene_data.backends.mjcf_scene import describe_model
-    from scene_data.renderers.render_core.placement import check_cameras
+    from scene_data.renderers.render_core.placement import check_scene
 
     camera = CameraDescriptor(1, "top", 8, 6, (PlaneKind.DEPTH,), 2, intrinsics=LENS, options=OPTIONS)
     with pytest.raises(ValueError, match="'top' has intrinsics for 3 environments, not for 2"):
-        check_cameras(renderers.get("mujoco_warp"), "mujoco_warp", describe_model(model, 2), [camera])
+        check_scene(renderers.get("mujoco_warp"), "mujoco_warp", describe_model(model, 2), [camera])

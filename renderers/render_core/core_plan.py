@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from scene_data.camera import CameraCfg
-from scene_data.errors import SceneDataError, UnmetRequirementError
-from scene_data.registry import backends, renderers
+from scene_data.errors import SceneDataError
+from scene_data.registry import renderers
+from scene_data.requirements import require_natives
 from scene_data.scene import SceneDescription
 
 from ..camera_data import rendered_plane
@@ -120,10 +121,7 @@ class CorePlan:
 def _check_backend(
     name: str, backend: type[RenderBackend], scene: SceneDescription, cameras: Sequence[CameraCfg]
 ) -> None:
-    for need in getattr(backend, "requires", ()):
-        if scene.native(need) is None:
-            able = [other for other, physics in backends.installed() if need in getattr(physics, "provides", ())]
-            raise UnmetRequirementError(f"render backend {name!r}", need, able)
+    require_natives(f"render backend {name!r}", getattr(backend, "requires", ()), scene)
     for camera in cameras:
         for data_type in camera.data_types:
             if not _makes(backend, camera, data_type):

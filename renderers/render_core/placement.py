@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scene_data.errors import UnknownNameError
+from scene_data.errors import UnknownNameError, UnmetRequirementError
+from scene_data.requirements import require_natives
 from scene_data.scene import CameraDescription, SceneDescription
 
 from .camera import BodyMount, CameraDescriptor, Intrinsics, ModelCamera, Orthographic, Pinhole, WorldPose
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from .backend import RenderBackend
     from .snapshots import RenderSnapshot
 
-__all__ = ["camera_mount", "camera_projection", "check_cameras", "check_snapshot", "rotation_matrices"]
+__all__ = ["camera_mount", "camera_projection", "check_scene", "check_snapshot", "rotation_matrices"]
 
 _DEFAULT_FOVY = 45.0
 
@@ -71,18 +72,25 @@ def camera_projection(camera: CameraDescriptor, scene: SceneDescription) -> Intr
     return Pinhole(fx, fy, 0.5 * camera.width - right, 0.5 * camera.height - up)
 
 
-def check_cameras(
+def check_scene(
     backend: "RenderBackend | type[RenderBackend]",
     name: str,
-    scene: SceneDescription,
+    scene: SceneDescription | None,
     cameras: Sequence[CameraDescriptor],
-) -> None:
-    """Check that a render backend of this name can draw these cameras in this scene.
+) -> SceneDescription:
+    """Check, before anything is built, that a render backend of this name can draw these cameras in this scene.
+
+    Returns:
+        The scene.
 
     Raises:
+        UnmetRequirementError: There is no scene, or it has not what the backend `requires`.
         UnknownNameError: A camera or body is not in the scene.
         ValueError: A plane that the backend does not make, or another number of environments than the scene's.
     """
+    require_natives(f"render backend {name!r}", getattr(backend, "requires", ()), scene)
+    if scene is None:
+        raise UnmetRequirementError(f"render backend {name!r}", "scene description", ())
     for camera in cameras:
         if camera.num_envs != scene.num_envs:
             raise ValueError(
@@ -92,6 +100,7 @@ def check_cameras(
             raise ValueError(f"render backend {name!r} does not make {missing} of camera {camera.name!r}")
         camera_mount(camera, scene)
         camera_projection(camera, scene)
+    return scene
 
 
 def check_snapshot(snapshot: "RenderSnapshot", scene: SceneDescription, uses_model_cameras: bool) -> None:
