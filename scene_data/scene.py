@@ -152,10 +152,6 @@ class ClonePlan:
         if "{}" not in self.root:
             raise ValueError(f"root must hold '{{}}' for the environment's index, got {self.root!r}")
 
-    def is_static(self, part: ShapeDescription | CameraDescription | LightDescription) -> bool:
-        """Whether a shape, camera or light stands still in its environment, whatever moves."""
-        return part.body == WORLD or self.bodies[part.body].is_static
-
     def env_path(self, env: int) -> str:
         """Path of environment `env`. IndexError outside [0, num_envs)."""
         if not 0 <= env < self.num_envs:
