@@ -240,7 +240,8 @@ class CameraCfg:
             uint8 instead of ids (N, H, W, 1) int32.
 
     Raises:
-        ValueError: A size below 1, no or repeated data types, a negative period, or an empty range.
+        ValueError: A size that is no whole number from 1 on, no or repeated data types, a negative period, or an empty
+            range.
         UnknownNameError: No such clipping behaviour.
     """
 
@@ -269,6 +270,8 @@ class CameraCfg:
             raise ValueError(f"camera {self.name!r}: {self.clipping_range} is no range of distances")
         if not 0.0 <= self.update_period < math.inf:
             raise ValueError(f"camera {self.name!r}: the update period {self.update_period} s is below 0 or not finite")
+        if int(self.width) != self.width or int(self.height) != self.height:
+            raise ValueError(f"camera {self.name!r}: the size {self.width}x{self.height} is no whole number of pixels")
         if self.width < 1 or self.height < 1:
             raise ValueError(f"camera {self.name!r}: the size {self.width}x{self.height} is below 1x1")
         if not self.data_types:

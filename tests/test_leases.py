@@ -1,6 +1,8 @@
 """Leases: every array got from one keeps its frame, and nothing else does."""
 
 import gc
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -174,3 +176,36 @@ def test_frames_are_aligned_for_their_type():
         assert writer.buffer.ptr % 16 == 0
         assert writer.commit().ok
     assert boundary.record_count == 6
+
+
+PROGRAM_THAT_ENDS_WITH_FRAMES = """
+import newton  # one that leaves much for the last garbage collection
+import numpy as np
+import torch
+
+from scene_data.renderers import FrameBoundary, PlaneKind, PlaneLayout
+
+layout = PlaneLayout.depth32f(4, 3)
+boundary = FrameBoundary(2, 2 * layout.byte_length)
+boundary.reconfigure(1, layout.byte_length)
+with boundary.try_acquire_writer(1, PlaneKind.DEPTH, layout) as writer:
+    writer.commit()
+lease = boundary.acquire_latest(PlaneKind.DEPTH)
+
+
+class Agent:
+    pass
+
+
+agent = Agent()
+agent.itself = agent
+agent.observations = [lease.numpy(), lease.torch(), lease.warp(), np.from_dlpack(lease), torch.from_dlpack(lease)]
+"""
+
+
+def test_a_program_may_end_with_frames_in_its_hands():
+    pytest.importorskip("newton")
+    pytest.importorskip("torch")
+    command = [sys.executable, "-c", PROGRAM_THAT_ENDS_WITH_FRAMES]
+    end = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (end.returncode, end.stderr.count("Error"), end.stderr.count("Exception")) == (0, 0, 0), end.stderr

@@ -285,6 +285,10 @@ class TestBadInput:
         with pytest.raises(ValueError, match="camera 'top'.*below 1x1"):
             CameraCfg("top", *size)
 
+    def test_size_between_pixels(self):
+        with pytest.raises(ValueError, match="camera 'top'.*8.5x8 is no whole number of pixels"):
+            CameraCfg("top", 8.5, 8)  # pyright: ignore[reportArgumentType]
+
     def test_budget_that_does_not_fit(self, model):
         with pytest.raises(ValueError, match="max_frame_bytes is 100"):
             open_context(model, max_frame_bytes=100)

@@ -174,10 +174,7 @@ class FrameLease:
         Raises:
             ValueError: The lease is released.
         """
-        import torch
-
-        array = self._array(self._order.torch_stream())
-        return torch.from_dlpack(wp.to_dlpack(array))
+        return wp.to_torch(self._array(self._order.torch_stream()))
 
     def warp(self, stream: Any = None) -> Any:
         """Warp array on the frame's device. On CUDA `stream`, by default the current one, is ordered after the frame.
@@ -210,7 +207,9 @@ class FrameLease:
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
             raise BufferError(f"the frame is on DLPack device {self.__dlpack_device__()}, not on {dl_device}")
         array = self._array(stream, ordered=stream != _DLPACK_DO_NOT_ORDER)
-        return wp.to_dlpack(wp.clone(array) if copy else array)
+        array = wp.clone(array) if copy else array
+        # A program that exits can outlive the Python that Warp's capsules call in the end; NumPy's call C.
+        return np.asarray(array).__dlpack__() if array.device.is_cpu else wp.to_dlpack(array)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """DLPack device type and ordinal."""

@@ -118,9 +118,9 @@ class SlotPool:
         if slots_left < 1:
             return f"all {self.max_slots} slots are held or being written"
         if bytes_left < nbytes:
-            return f"{nbytes} bytes are wanted, but only {bytes_left} bytes are neither held nor being written"
+            return f"{nbytes:,} bytes are wanted, but only {bytes_left:,} are neither held nor being written"
         if not self._could_allocate(nbytes):
-            return f"{bytes_left} bytes are left between held frames, but not {nbytes} bytes in one piece"
+            return f"{bytes_left:,} bytes are left between held frames, but not {nbytes:,} in one piece"
         position = 0
         while not self._has_room(nbytes):
             if self.records[position].holds:

@@ -73,7 +73,7 @@ class TurnDelivery:
         held = [f"{count} of {names[camera]}/{plane.value}" for camera, plane, count in frames.held_frames()]
         budget = f"The budget is {frames.max_slots} frames and {frames.max_bytes:,} bytes"
         holders = f"held are {', '.join(held) or 'none'}"
-        return replace(status, message=f"{status.message} {budget}; {holders}. Drop tensors, or raise the budget.")
+        return replace(status, message=f"{status.message}. {budget}; {holders}. Drop tensors, or raise the budget.")
 
     def _deliver(self, plan: RenderPlan, turn: Turn, first_capture: int, turn_count: int) -> None:
         leases = self._leases_of_turn(plan, first_capture)
