@@ -29,6 +29,7 @@ from .isaaclab_contract import BaseRenderer, RenderBufferSpec, RendererCfg, buff
 from .isaaclab_session import CameraSession
 from .render_core.abilities import require_randomization
 from .render_core.camera_settings import POSITION_SET, QUATERNION_SET, CameraSetting
+from .render_core.core_plan import check_data_types
 from .render_core.layout import PlaneKind, PlaneLayout
 from .render_core.snapshots import RenderSnapshot
 from .runtime_settings import checked_pinholes
@@ -92,15 +93,15 @@ class RenderCoreRenderer(BaseRenderer):
             spec: An Isaac Lab `CameraRenderSpec`, or anything that has its attributes.
 
         Raises:
-            UnknownNameError: A data type that the render backend does not make.
+            UnknownNameError: There is no such data type.
+            UnsupportedPlaneError: The render backend does not make it; the message names those that do.
             ValueError: Another device or number of environments than the scene's, or what a render core does not do: a
                 lens distortion or an image signal processor.
         """
         self._require_open()
-        for data_type in spec.cfg.data_types:
-            self._check_supported(data_type, str(spec.camera_prim_paths))
         self._created += 1
         cfg = camera_of_spec(spec, self._created, self.cfg, self._scene.num_envs, self._provider.device)
+        check_data_types(self.cfg.render_backend, renderers.get(self.cfg.render_backend), cfg)
         render_data = CameraRenderData(cfg)
         self._cameras.append(render_data)
         self._end_session()

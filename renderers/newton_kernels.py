@@ -25,6 +25,9 @@ __all__ = [
 
 OPAQUE = wp.constant(wp.uint32(0xFF000000))
 
+# Newton gives up at the nearest triangle where that is seen from behind, so no two may lie in one place [m].
+BACK_GAP = wp.constant(1e-4)
+
 
 @wp.kernel
 def find_diverged(
@@ -58,13 +61,33 @@ def place_bodies(
 
 
 @wp.kernel
-def place_points(points: wp.array[wp.vec3], diverged: wp.array[wp.int32], particle_q: wp.array[wp.vec3]):
-    """Positions of the points, parked like the bodies."""
-    i = wp.tid()
-    p = wp.vec3(0.0)
-    if diverged[i / (particle_q.shape[0] / diverged.shape[0])] == 0:
-        p = points[i]
-    particle_q[i] = p
+def place_points(
+    points: wp.array[wp.vec3],
+    diverged: wp.array[wp.int32],
+    fronts: wp.array[wp.vec3i],
+    particle_q: wp.array[wp.vec3],
+):
+    """Positions of the points, parked like the bodies, and of what backs their triangles, a hair behind them."""
+    env, i = wp.tid()
+    count = points.shape[0] / diverged.shape[0]
+    particle = env * (count + 3 * fronts.shape[0])
+    is_placed = diverged[env] == 0
+    a, b, c = wp.vec3(0.0), wp.vec3(0.0), wp.vec3(0.0)
+    if i < count:
+        if is_placed:
+            a = points[env * count + i]
+        particle_q[particle + i] = a
+    else:
+        if is_placed:
+            front = fronts[i - count]
+            a = points[env * count + front[0]]
+            b = points[env * count + front[1]]
+            c = points[env * count + front[2]]
+        behind = -BACK_GAP * wp.normalize(wp.cross(b - a, c - a))
+        particle += count + 3 * (i - count)
+        particle_q[particle] = c + behind
+        particle_q[particle + 1] = b + behind
+        particle_q[particle + 2] = a + behind
 
 
 @wp.kernel

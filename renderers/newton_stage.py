@@ -48,7 +48,11 @@ class NewtonStage:
         """Make a model with one of these for each environment, wherever they stand."""
         device, groups = self._device, self._groups
         look = build_newton_look(
-            self._scene, device, is_drawn=lambda part: part.group in groups, is_shared=lambda shape: shape not in apart
+            self._scene,
+            device,
+            is_drawn=lambda part: part.group in groups,
+            is_shared=lambda shape: shape not in apart,
+            has_backs=True,
         )
         self._apart = apart
         self.model: Any = look.model
@@ -58,6 +62,7 @@ class NewtonStage:
         self.flex = wp.vec2i(look.flexes[0], FLEX) if look.flexes else wp.vec2i(-1, -1)
         self.shape_object = wp.array(look.shapes, dtype=wp.int32, device=device)
         self._has_surfaces = bool(look.flexes)
+        self._fronts = wp.array(look.backs, dtype=wp.vec3i, device=device)
         self._shapes = look.shapes
         worlds = self.model.shape_world
         self._env_of_shape = np.zeros(0, np.int32) if worlds is None else worlds.numpy()
@@ -88,8 +93,9 @@ class NewtonStage:
         inputs = [bodies.positions, bodies.orientations, diverged]
         wp.launch(kernels.place_bodies, self.model.body_count, inputs, [self.state.body_q], device=device)
         if self.model.particle_count:
-            inputs = [snapshot.points, diverged]
-            wp.launch(kernels.place_points, self.model.particle_count, inputs, [self.state.particle_q], device=device)
+            inputs, outputs = [snapshot.points, diverged, self._fronts], [self.state.particle_q]
+            dim = (diverged.size, snapshot.points.size // diverged.size + self._fronts.size)
+            wp.launch(kernels.place_points, dim, inputs, outputs, device=device)
         self.model.bvh_refit_shapes(self.state)
         if self._has_surfaces:
             self.sensor.sync_deformable_meshes(self.state)

@@ -506,7 +506,10 @@ def test_a_camera_without_poses_is_not_rendered(adapter: ModuleType):
         ({"num_instances": 2}, "for 2 environments, but the scene data has 3"),
         ({"view_count": 4}, "for 4 environments"),
         ({"camera_prim_paths": tuple(f"/World/envs/env_{env}/Camera" for env in (0, 2, 1))}, r"order \[0, 2, 1\]"),
-        ({"data_types": ["normals"]}, "Unknown data type .* 'normals'. Known: rgb"),
+        (
+            {"data_types": ["normals"]},
+            "Camera .* asks for 'normals', which .* 'mujoco_warp' does not make. .* do: newton",
+        ),
         ({"data_types": ["motion_vectors"]}, "'motion_vectors'"),
         ({"isp_cfg": object()}, "no image signal processor"),
         ({"spawn": SimpleNamespace(distortion=object(), clipping_range=(0.1, 9))}, "draws pinholes"),

@@ -252,6 +252,32 @@ def test_a_cloth_follows_its_environment_and_is_told_by_its_type(details):
     np.testing.assert_allclose(frames[1, DEPTH][..., 0][on_cloth], 5.0, atol=1e-3)
 
 
+def test_a_cloth_is_seen_from_both_sides():
+    model = mujoco.MjModel.from_xml_string("""
+    <mujoco>
+      <worldbody>
+        <camera name="above" pos="0 0 3"/>
+        <camera name="below" pos="0 0 -1" xyaxes="1 0 0 0 -1 0"/>
+        <flexcomp name="cloth" type="grid" count="4 4 1" spacing=".4 .4 .4" pos="0 0 1" dim="2" rgba="0 1 0 1"/>
+      </worldbody>
+    </mujoco>
+    """)
+    state = mujoco.MjData(model)
+    mujoco.mj_forward(model, state)
+    planes = (DEPTH, SEG, ALBEDO, PlaneKind.NORMALS)
+    cameras = [CameraDescriptor(i, name, WIDTH, HEIGHT, planes) for i, name in ((1, "above"), (2, "below"))]
+    studio = Studio(NewtonRenderBackend(), model, cameras)
+    frames = studio.shoot([state])
+    studio.close()
+    on_cloth = (frames[1, SEG] == (0, FLEX)).all(axis=-1)
+    assert on_cloth.sum() > 100  # without holes
+    assert (frames[2, SEG] == frames[1, SEG]).all()
+    for plane in (DEPTH, SEG, ALBEDO):
+        np.testing.assert_allclose(frames[2, plane], frames[1, plane], atol=2e-4)
+    for camera, upwards in ((1, 1.0), (2, -1.0)):
+        np.testing.assert_allclose(frames[camera, PlaneKind.NORMALS][on_cloth][:, 2], upwards, atol=1e-5)
+
+
 def test_newtons_own_engine_is_drawn():
     world = newton.ModelBuilder()
     body = world.add_body(xform=newton_pose(0, 0, 1), label="ball")

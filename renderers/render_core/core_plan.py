@@ -23,7 +23,7 @@ from .capacity import (
 from .core import RenderCore
 from .status import FrameStatus
 
-__all__ = ["HELD_FRAMES", "CorePlan", "UnsupportedPlaneError"]
+__all__ = ["HELD_FRAMES", "CorePlan", "UnsupportedPlaneError", "check_data_types"]
 
 HELD_FRAMES = 2
 """Frames per plane that consumers can hold beside the latest and the next one, unless told otherwise."""
@@ -123,14 +123,24 @@ def _check_backend(
 ) -> None:
     require_natives(f"render backend {name!r}", getattr(backend, "requires", ()), scene)
     for camera in cameras:
-        for data_type in camera.data_types:
-            if not _makes(backend, camera, data_type):
-                makers = [
-                    other
-                    for other, able in renderers.installed()
-                    if able is not DisabledRenderBackend and _makes(able, camera, data_type)
-                ]
-                raise UnsupportedPlaneError(name, camera.name, data_type, makers)
+        check_data_types(name, backend, camera)
+
+
+def check_data_types(name: str, backend: type[RenderBackend], camera: CameraCfg) -> None:
+    """Check that a render backend makes what a camera asks for.
+
+    Raises:
+        UnknownNameError: There is no such data type.
+        UnsupportedPlaneError: The backend does not make it; the message names those that do.
+    """
+    for data_type in camera.data_types:
+        if not _makes(backend, camera, data_type):
+            makers = [
+                other
+                for other, able in renderers.installed()
+                if able is not DisabledRenderBackend and _makes(able, camera, data_type)
+            ]
+            raise UnsupportedPlaneError(name, camera.name, data_type, makers)
 
 
 def _makes(backend: type[RenderBackend], camera: CameraCfg, data_type: str) -> bool:

@@ -4,7 +4,7 @@ The model is made body by body and shape by shape, so that the order of its bodi
 It is for looking at: nothing in it has mass, joints or contacts.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,8 @@ class NewtonLook:
         body_count: Bodies of one world; `body_q` has body `b` of world `w` at `w * body_count + b`.
         shapes: Index into `scene.shapes` of each of the model's shapes, int32.
         flexes: Indices of the flexes that are drawn, as triangles; particles are the scene's points, in their order.
+        backs: Points (B, 3) of the triangles whose backs are drawn too. Each has three particles of its own, after the
+            points of its environment, in the reverse order.
     """
 
     model: newton.Model
@@ -59,6 +61,7 @@ class NewtonLook:
     body_count: int
     shapes: NDArray[np.int32]
     flexes: tuple[int, ...]
+    backs: NDArray[np.int32]
 
 
 def build_newton_look(
@@ -68,6 +71,7 @@ def build_newton_look(
     is_drawn: Callable[[ShapeDescription | FlexDescription], bool] = lambda part: True,
     is_shared: Callable[[ShapeDescription], bool] = lambda shape: True,
     mesh_of: Callable[[ShapeDescription], newton.Mesh | None] = lambda shape: None,
+    has_backs: bool = False,
 ) -> NewtonLook:
     """Build a Newton model that looks like a scene.
 
@@ -79,6 +83,7 @@ def build_newton_look(
         is_shared: Which of the shapes that stand in the world itself are built once for all environments, which is
             faster; the others are built once for each, and can look different in each.
         mesh_of: The mesh that a shape shows, at its own size; None is what its type says.
+        has_backs: Whether cloths get triangles for their backs, for who does not see triangles from behind.
 
     Raises:
         ValueError: `num_envs` is below 1 or above the scene's.
@@ -99,6 +104,7 @@ def build_newton_look(
     for index in world_shapes:
         _add_shape(world, scene.shapes[index], scene.shapes[index].body, sources)
     _add_points(world, scene, flexes)
+    backs = _add_backs(world, [scene.flexes[i] for i in flexes if has_backs and scene.flexes[i].dim == 2])
 
     builder = newton.ModelBuilder()
     for index in global_shapes:
@@ -106,7 +112,7 @@ def build_newton_look(
     builder.replicate(world, worlds)
     model = builder.finalize(device=device, skip_all_validations=True)
     shapes = np.array([*global_shapes, *world_shapes * worlds], np.int32)
-    return NewtonLook(model, worlds, len(scene.bodies), shapes, flexes)
+    return NewtonLook(model, worlds, len(scene.bodies), shapes, flexes, backs)
 
 
 def _stands_in_world(scene: SceneDescription, body: int) -> bool:
@@ -165,13 +171,33 @@ def newton_scale(kind: ShapeType, sizes: NDArray[Any]) -> NDArray[Any]:
 def _add_points(world: newton.ModelBuilder, scene: SceneDescription, flexes: tuple[int, ...]) -> None:
     """All points of an environment as particles, and the surfaces of these flexes between them."""
     for flex in scene.flexes:
-        count = flex.vertex_count
-        points = [wp.vec3(*point) for point in flex.rest_vertices.tolist()]
-        world.add_particles(points, [wp.vec3(0.0)] * count, [0.0] * count, [flex.radius] * count)
+        _add_particles(world, flex.rest_vertices, flex)
     for index in flexes:
         flex = scene.flexes[index]
         faces = (flex.elements if flex.dim == 2 else flex.shell) + flex.vertex_offset
-        world.add_triangles(*(faces[:, corner].tolist() for corner in range(3)), color=tuple(flex.rgba[:3].tolist()))
+        _add_triangles(world, faces, flex)
+
+
+def _add_backs(world: newton.ModelBuilder, sheets: Sequence[FlexDescription]) -> NDArray[np.int32]:
+    """The triangles of sheets once more, the other way round, with particles of their own; gives the fronts' points."""
+    fronts = [np.zeros((0, 3), np.int32)]
+    for flex in sheets:
+        corners = flex.rest_vertices[flex.elements[:, ::-1].ravel()]
+        faces = world.particle_count + np.arange(len(corners)).reshape(-1, 3)
+        _add_particles(world, corners, flex)
+        _add_triangles(world, faces, flex)
+        fronts.append(flex.elements + flex.vertex_offset)
+    return np.concatenate(fronts).astype(np.int32)
+
+
+def _add_particles(world: newton.ModelBuilder, positions: NDArray[Any], flex: FlexDescription) -> None:
+    count = len(positions)
+    points = [wp.vec3(*position) for position in positions.tolist()]
+    world.add_particles(points, [wp.vec3(0.0)] * count, [0.0] * count, [flex.radius] * count)
+
+
+def _add_triangles(world: newton.ModelBuilder, faces: NDArray[Any], flex: FlexDescription) -> None:
+    world.add_triangles(*(faces[:, corner].tolist() for corner in range(3)), color=tuple(flex.rgba[:3].tolist()))
 
 
 class _Sources:
