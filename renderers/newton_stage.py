@@ -94,7 +94,8 @@ class NewtonStage:
         wp.launch(kernels.place_bodies, self.model.body_count, inputs, [self.state.body_q], device=device)
         if self.model.particle_count:
             inputs, outputs = [snapshot.points, diverged, self._fronts], [self.state.particle_q]
-            dim = (diverged.size, snapshot.points.size // diverged.size + self._fronts.size)
+            backs = self._fronts.size  # of three particles each, placed together
+            dim = (diverged.size, self.model.particle_count // diverged.size - 2 * backs)
             wp.launch(kernels.place_points, dim, inputs, outputs, device=device)
         self.model.bvh_refit_shapes(self.state)
         if self._has_surfaces:
