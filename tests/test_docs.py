@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from scene_data import SimulationContext
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -17,6 +19,10 @@ def test_the_examples_of_a_page_run_in_their_order(page: Path, tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     text = page.read_text()
     names: dict[str, object] = {"__name__": "__main__"}
-    for example in EXAMPLE.finditer(text):
-        above = text.count("\n", 0, example.start(1))  # so that a traceback shows the line of the page
-        exec(compile("\n" * above + example[1], page, "exec"), names)
+    try:
+        for example in EXAMPLE.finditer(text):
+            above = text.count("\n", 0, example.start(1))  # so that a traceback shows the line of the page
+            exec(compile("\n" * above + example[1], page, "exec"), names)
+    finally:
+        while SimulationContext.instance() is not None:  # a notebook's cell leaves its simulation open
+            SimulationContext.clear_instance()
