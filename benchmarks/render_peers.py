@@ -2,9 +2,10 @@
 
 Whole turns of ours, down to committed frames, against `mujoco_warp.render`, Newton's `SensorCamera` and a loop over
 `mujoco.Renderer`. Each backend is compared with the tracer that it is built on, which draws the same picture. In each
-cell the ways take turns, in the opposite order in every other round, and ratios are medians over the rounds: what else
-runs on the machine hits all of them. "Cores" is how many cores our turn had; on a busy machine that is what limits it,
-and the ratio of the core-seconds that a frame takes tells what a quiet one would give for each core.
+cell the ways take turns at drawing for a tenth of a second, in the opposite order in every other round, and ratios are
+medians over the rounds: what else runs on the machine hits all of them. "Cores" is how many cores our turn had; on a
+busy machine that is what limits it, and the ratio of the core-seconds that a frame takes tells what a quiet one would
+give for each core.
 
     python benchmarks/render_peers.py --quick
     python benchmarks/render_peers.py --scenes aloha --sizes 64x64 --environments 1 32
@@ -19,6 +20,7 @@ from itertools import product
 import tyro
 import warp as wp
 from render_ways import (
+    BURST_S,
     SCENES,
     Crowd,
     DirectRender,
@@ -101,7 +103,7 @@ def measure(cell: Cell, budget: float) -> None:
     assert isinstance(loop, RendererLoop)
     cell.repeats = loop.repeats
     try:
-        first = sum(timed(way).wall for way in ways.values())  # also warms up
+        first = sum(max(timed(way).wall, BURST_S) for way in ways.values())  # also warms up
         rounds = 2 * max(1, min(MAX_ROUNDS, int(budget / first)) // 2)
         cell.times = interleave(ways, rounds)
     finally:
