@@ -234,7 +234,7 @@ def timed(way: Callable[[], None]) -> Timing:
 
 
 def burst(way: Callable[[], None]) -> Timing:
-    """The mean of calls for a while. The first of several finds the cores and caches as another way left them, and is left out."""
+    """The mean of calls for a while, but for the first of several: it finds cores and caches as others left them."""
     marks = [(time.perf_counter(), time.process_time())]
     while marks[-1][0] - marks[0][0] < BURST_S:
         way()
