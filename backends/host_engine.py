@@ -1,6 +1,7 @@
 """What the C engine and its batch have in common: arrays in host memory that are compared, and borrowed."""
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -231,13 +232,18 @@ class HostEngineBackend(ModelBackend):
     def _stale_rows(self) -> NDArray[np.bool_]:
         self._times()
         self._stale[:] = self._written
-        for array in self._inputs:
+        # The state first, which is small and differs everywhere after a step. Poses as well: a reset zeroes them, and a
+        # state that was stepped and restored leaves them behind.
+        for array in self._watched():
+            if self._stale.all():
+                break
             array.mark_changed(self._stale)
-        for publication in self._publications:
-            # Poses as well: a reset zeroes them, and a state that was stepped and restored leaves them behind.
-            for array in publication.arrays:
-                array.mark_changed(self._stale)
         return self._stale
+
+    def _watched(self) -> Iterator[PublishedArray]:
+        yield from self._inputs
+        for publication in self._publications:
+            yield from publication.arrays
 
     def _follow_swaps(self) -> None:
         for publication in self._publications:

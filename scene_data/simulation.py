@@ -272,7 +272,8 @@ class SimulationContext:
             self._viewers.idle()
 
     def _update_viewers(self, dt: float) -> None:
-        if self._viewers.update(dt, self.forward, self.cameras, self._collect_geometry):
+        consistent_read = self.provider.consistent_read
+        if self._viewers.update(dt, self.forward, consistent_read, self.cameras, self._collect_geometry):
             self.reset()
 
     def _collect_geometry(self) -> PackedGeometry | None:

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +40,11 @@ class _Viewing:
         self._elapsed = 0.0
         self._has_shown_anything = False
         self.thread = ViewerThread(self.name, getattr(cfg, "step_timeout", _STEP_TIMEOUT))
+
+    @property
+    def elapsed(self) -> float:
+        """Simulation time since its last update [s]."""
+        return self._elapsed
 
     def is_due(self, dt: float) -> bool:
         """Count the simulation time that has passed, and say whether it is time for an update."""
@@ -129,14 +135,17 @@ class Viewers:
         self,
         dt: float,
         forward: Callable[[], None],
+        consistent_read: Callable[[], AbstractContextManager[Any]],
         cameras: Mapping[str, Any],
         collect_markers: Callable[[], Any],
     ) -> bool:
-        """Show the present state in those viewers that are due.
+        """Show the present state in those viewers that are due, the same in all of them.
 
         Args:
             dt: Simulation time since the last call [s].
-            forward: Brings poses up to date, called where a viewer cannot do without.
+            forward: Announces writes, called where a viewer cannot do without.
+            consistent_read: Context in which all reads see one state. It is entered here, on the thread that steps and
+                has the engine's data at hand, and left when the viewers have returned.
             cameras: The simulation's cameras by name.
             collect_markers: Returns the extra geometry, None where there is none.
 
@@ -150,12 +159,14 @@ class Viewers:
             forward()
         wanted = self._ask_all("wanted_cameras", (), due)
         marking = {viewing for viewing, wants in self._ask_all("wants_markers", False, due).items() if wants}
+        are_reading = [self._ask(viewing, "wants_poses", True, viewing.elapsed) for viewing in due]
         frames = _camera_frames(cameras, {name for names in wanted.values() for name in names})
-        markers = _markers(collect_markers) if marking else None
         due = [viewing for viewing in due if viewing in self._viewings]
-        updates = [(viewing, viewing.start_update(frames, viewing in marking, markers)) for viewing in due]
-        for viewing, update in updates:
-            self._finish(viewing, update, viewing.timeout())
+        with consistent_read() if any(are_reading) else nullcontext():
+            markers = _markers(collect_markers) if marking else None
+            updates = [(viewing, viewing.start_update(frames, viewing in marking, markers)) for viewing in due]
+            for viewing, update in updates:
+                self._finish(viewing, update, viewing.timeout())
         return any(self._ask_all("consume_reset_request", False).values())
 
     def is_paused(self) -> bool:
@@ -210,17 +221,19 @@ class Viewers:
                 self._finish(viewing, viewing.thread.submit(hear, *arguments), is_update=False)
 
     def _ask_all(self, question: str, default: Any, viewings: Sequence[_Viewing] | None = None) -> dict[_Viewing, Any]:
-        """What these viewers answer, or all. One of another framework may not know the question."""
-        answers = {}
-        for viewing in tuple(self._viewings if viewings is None else viewings):
-            if viewing not in self._viewings:  # it failed at a question before
-                continue
-            ask = getattr(viewing.viewer, question, None)
-            try:
-                answers[viewing] = default if ask is None else ask()
-            except Exception:  # whatever it is, the simulation goes on
-                self._fail(viewing)
-        return answers
+        """What these viewers answer, or all."""
+        asked = tuple(self._viewings if viewings is None else viewings)
+        answers = {viewing: self._ask(viewing, question, default) for viewing in asked if viewing in self._viewings}
+        return {viewing: answer for viewing, answer in answers.items() if viewing in self._viewings}
+
+    def _ask(self, viewing: _Viewing, question: str, default: Any, *arguments: Any) -> Any:
+        """What a viewer answers. One of another framework may not know the question; one that raises is dropped."""
+        ask = getattr(viewing.viewer, question, None)
+        try:
+            return default if ask is None else ask(*arguments)
+        except Exception:  # whatever it is, the simulation goes on
+            self._fail(viewing)
+            return default
 
     def _fail(self, viewing: _Viewing) -> None:
         _logger.exception("The viewer %r failed; the simulation goes on without it.", viewing.name)

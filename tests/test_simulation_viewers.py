@@ -13,6 +13,7 @@ import pytest
 from scene_data import SceneDataProvider, SimulationCfg, SimulationContext
 from scene_data.backends import MujocoPhysicsCfg, MujocoSceneDataBackend
 from scene_data.camera import CameraCfg
+from scene_data.formats import SceneDataFormat
 from scene_data.registry import visualizers
 from scene_data.visualizers import BaseVisualizer, VisualizerCfg
 
@@ -41,9 +42,15 @@ class Dummy(BaseVisualizer):
         self.rendering_paused = False
         self.raising = ""
         self.resets: list[bool] = []
+        self.reading = True
+        self.asked: list[float] = []
+        self.seen: list[int] = []
 
     def step(self, dt):
         self.dts.append(dt)
+        if self.reading and self.provider is not None:
+            with self.provider.consistent_read():
+                self.seen.append(self.provider.backend.transforms_timestamp)
         self._may_raise("step")
 
     def close(self):
@@ -79,6 +86,11 @@ class Dummy(BaseVisualizer):
     def wants_markers(self):
         self._may_raise("wants_markers")
         return False
+
+    def wants_poses(self, dt):
+        self._may_raise("wants_poses")
+        self.asked.append(dt)
+        return self.reading
 
     def consume_reset_request(self):
         self._may_raise("consume_reset_request")
@@ -127,6 +139,51 @@ def open_context(model, *cfgs, **settings) -> SimulationContext:
     return SimulationContext(SimulationCfg(MujocoPhysicsCfg(model), visualizer_cfgs=cfgs, **settings))
 
 
+class TestReading:
+    @pytest.fixture
+    def refreshes(self, monkeypatch) -> list[threading.Thread]:
+        """The thread of each refresh of the engine's poses."""
+        threads = []
+        refresh = MujocoSceneDataBackend._refresh
+
+        def noted(self, stale):
+            threads.append(threading.current_thread())
+            refresh(self, stale)
+
+        monkeypatch.setattr(MujocoSceneDataBackend, "_refresh", noted)
+        return threads
+
+    def test_poses_are_refreshed_once_for_all_and_on_the_thread_that_steps(self, model, refreshes):
+        with open_context(model, DummyCfg(), DummyCfg()) as sim:
+            refreshes.clear()
+            sim.physics.data.qvel[:] = 1.0
+            sim.step()
+            assert refreshes == [threading.current_thread()]
+            first, second = sim.visualizers
+            assert first.seen == second.seen == [sim.provider.backend.transforms_timestamp]
+            assert first.asked == second.asked == pytest.approx([0.01])
+
+    def test_nothing_is_refreshed_for_viewers_that_read_nothing(self, model, refreshes):
+        with open_context(model, DummyCfg(), DummyCfg()) as sim:
+            for viewer in sim.visualizers:
+                viewer.reading = False
+            refreshes.clear()
+            sim.step()
+            assert refreshes == []
+            sim.visualizers[1].reading = True
+            sim.step()
+            assert len(refreshes) == 1
+
+    def test_a_viewer_that_raises_leaves_later_reads_current(self, model):
+        with open_context(model, DummyCfg()) as sim:
+            sim.visualizers[0].raising = "step"
+            sim.step()
+            sim.physics.data.qpos[:] = 0.25
+            poses = SceneDataFormat.Vec3_Quat()
+            assert sim.provider.get_transforms(poses)
+            assert poses.positions.numpy()[1, 0] == pytest.approx(0.25)
+
+
 class TestRemoval:
     def test_one_update_sorts_them_all_out(self, model, caplog):
         caplog.set_level(logging.INFO)
@@ -147,7 +204,7 @@ class TestRemoval:
         "call",
         [
             *("is_training_paused", "requires_forward_before_step", "wanted_cameras", "wants_markers"),
-            *("consume_reset_request", "real_time_factor", "reset", "set_camera_view", "play"),
+            *("wants_poses", "consume_reset_request", "real_time_factor", "reset", "set_camera_view", "play"),
         ],
     )
     def test_one_that_raises_wherever_it_is_asked_is_logged_by_name_and_dropped(self, model, caplog, call):

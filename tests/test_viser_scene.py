@@ -14,9 +14,11 @@ from scene_data.visualizers.layout import EnvironmentsError, environments_text, 
 viser = pytest.importorskip("viser")
 
 from browser import CHROMIUM, Browser  # noqa: E402
+from viser._messages import SceneNodeUpdateMessage  # noqa: E402
 from viser_rig import Client, batched, nodes, open_context, viewer_of, wait_for_clients  # noqa: E402
 
 from scene_data.visualizers import ViserVisualizerCfg  # noqa: E402
+from scene_data.visualizers.viser_updates import send_update  # noqa: E402
 
 RESTING = """
 <mujoco>
@@ -417,3 +419,35 @@ class TestChosenEnvironments:
             sim.step()
             assert viewer.env_ids.tolist() == [3, 1]
             np.testing.assert_allclose(batched(viewer, "sphere").batched_positions[:, 2], (4.0, 2.0), atol=1e-3)
+
+
+@pytest.mark.parametrize("is_binary", [True, False], ids=["page", "recording"])
+def test_updates_are_what_viser_itself_would_send(is_binary):
+    arrays = {
+        "batched_positions": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "batched_wxyzs": np.arange(16, dtype=np.float32).reshape(2, 8)[:, ::2],
+        "batched_colors": np.array([[1, 2, 3], [4, 5, 6]], np.uint8),
+    }
+    server = viser.ViserServer("127.0.0.1", 0, verbose=False)
+    try:
+        triangle = np.eye(3, dtype=np.float32), np.array([[0, 1, 2]], np.uint32)
+        places = np.zeros((2, 4), np.float32), np.zeros((2, 3), np.float32)
+        handle = server.scene.add_batched_meshes_simple("/things", *triangle, *places, lod="off")
+        queued = []
+        handle._impl.api._queue_scene_message = queued.append
+        send_update(handle, **arrays)
+    finally:
+        server.stop()
+    (ours,) = queued
+    theirs = SceneNodeUpdateMessage("/things", arrays)
+    assert ours.redundancy_key() == theirs.redundancy_key()
+    assert ours.entity_state_key() == theirs.entity_state_key()
+    sent = []
+    for message in (ours, theirs):
+        buffers = [] if is_binary else None
+        content = message.as_serializable_dict(buffers)
+        if buffers is None:
+            content["updates"] = {name: values.tobytes() for name, values in content["updates"].items()}
+        sent.append((content, [buffer.tobytes() for buffer in buffers or ()]))
+        assert b"".join(buffers or ()) == b"".join(sent[-1][1])
+    assert sent[0] == sent[1]

@@ -176,6 +176,10 @@ class BaseVisualizer(ABC):
         """Whether `SimulationContext.forward()` has to come before `step`. Never for what reads the provider."""
         return False
 
+    def wants_poses(self, dt: float) -> bool:
+        """Whether the next `step(dt)` would read poses, so that they are brought up to date once for all viewers."""
+        return True
+
     def get_visualized_env_ids(self) -> list[int]:
         """The environments that it shows, in order."""
         return self.env_ids.tolist()

@@ -96,6 +96,13 @@ class NewtonVisualizer(BaseVisualizer):
         if self._video is not None and self._video_clock.advance(dt):
             self._video.append(self.screenshot(self.cfg.width, self.cfg.height))
 
+    def wants_poses(self, dt: float) -> bool:
+        """Whether something is drawn: in the window, unless it is behind, or for the video."""
+        if self.window is None:
+            return False
+        is_shown = not self._is_headless and self._is_drawn()
+        return is_shown or (self._video is not None and self._video_clock.is_due_after(dt))
+
     def close(self) -> None:
         """Close the window, and write the video."""
         super().close()

@@ -88,10 +88,9 @@ class RerunVisualizer(BaseVisualizer):
         """Send the present state."""
         if self._scene is None or self._deformables is None or self._stream is None or self.provider is None:
             return
+        is_due = self.wants_poses(dt)
         self._unrecorded += dt
-        is_recording = self.cfg.record_to_rrd is not None
-        # While paused, only what somebody moves by hand is sent.
-        if is_recording and dt > 0.0 and self._unrecorded < (1.0 - _ROUNDING) / self.cfg.record_fps:
+        if not is_due:
             return
         self._unrecorded = 0.0
         self._set_time()
@@ -104,6 +103,11 @@ class RerunVisualizer(BaseVisualizer):
                 path = f"{PLOTS}/{rr.escape_entity_path_part(name)}"
                 self._stream.recording.log(path, rr.Scalars(float(read())), strict=True)
         self._sent += has_news
+
+    def wants_poses(self, dt: float) -> bool:
+        """Whether something is sent: while recording, at the recording's rate; paused, what somebody moves by hand."""
+        is_recording = self.cfg.record_to_rrd is not None
+        return not is_recording or dt <= 0.0 or self._unrecorded + dt >= (1.0 - _ROUNDING) / self.cfg.record_fps
 
     def close(self) -> None:
         """Complete the file, and end the server."""

@@ -22,8 +22,13 @@ class SampleClock:
 
     def advance(self, dt: float) -> bool:
         """Count `dt` [s]; whether a sample is due now. The first one is at once."""
+        is_due = self.is_due_after(dt)
         self.seconds += dt
-        if self.seconds < self._due - _ROUNDING:
+        if not is_due:
             return False
         self._due = max(self._due + self._period, self.seconds + 2.0 * _ROUNDING)
         return True
+
+    def is_due_after(self, dt: float) -> bool:
+        """Whether a sample is due when `dt` [s] more have passed."""
+        return self.seconds + dt >= self._due - _ROUNDING

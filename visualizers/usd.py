@@ -66,6 +66,10 @@ class UsdVisualizer(BaseVisualizer):
             self._recording.sample(self.provider, round(self._clock.seconds * self.cfg.fps, _DIGITS))
             self._save_now_and_then()
 
+    def wants_poses(self, dt: float) -> bool:
+        """Whether it is time for a sample."""
+        return self._clock.is_due_after(dt)
+
     def close(self) -> None:
         """Write the whole file."""
         super().close()

@@ -175,6 +175,10 @@ class ViserVisualizer(BaseVisualizer):
             if name in self._panel.cameras_wanted and len(self.env_ids):
                 self._panel.show_image(name, tile(image[self.env_ids]))
 
+    def wants_poses(self, dt: float) -> bool:
+        """Whether somebody looks, or a picture is due for the recording."""
+        return self.server is not None and (bool(self.server.get_clients()) or self._is_recorded_after(dt))
+
     def wants_markers(self) -> bool:
         """Whether somebody looks, or will."""
         if self.server is None or not self.cfg.enable_markers:
@@ -363,13 +367,16 @@ class ViserVisualizer(BaseVisualizer):
         """Whether a picture is due for the recording."""
         if self._recording is None:
             return False
+        is_due = self._is_recorded_after(dt)
         self._unrecorded += dt
+        if is_due:
+            self._recording.insert_sleep(self._unrecorded)
+            self._unrecorded = 0.0
+        return is_due
+
+    def _is_recorded_after(self, dt: float) -> bool:
         period = 1.0 / self.cfg.record_fps
-        if self._unrecorded < period * (1.0 - 1e-6):
-            return False
-        self._recording.insert_sleep(self._unrecorded)
-        self._unrecorded = 0.0
-        return True
+        return self._recording is not None and self._unrecorded + dt >= period * (1.0 - 1e-6)
 
 
 def _looking_at(eye: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
