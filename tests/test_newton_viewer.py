@@ -20,7 +20,7 @@ from scene_data.backends import MujocoPhysicsCfg, NewtonPhysicsCfg
 from scene_data.cli.view import View, run_view
 from scene_data.errors import MissingDependencyError
 from scene_data.extra_geometry import GeometryBatch
-from scene_data.visualizers import NewtonVisualizerCfg
+from scene_data.visualizers import NewtonVisualizerCfg, drawing_priority
 from tests.gl_drivers import DRIVERS, needs_gl, screen
 
 newton = pytest.importorskip("newton")
@@ -451,6 +451,31 @@ def test_nothing_is_drawn_until_somebody_asks(model, monkeypatch):
         assert not drawn
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="priorities of threads are Linux's")
+class TestPriority:
+    def test_what_draws_in_software_yields_to_what_steps(self, model):
+        others, usual = drawing_priority.native_threads(), os.getpriority(os.PRIO_PROCESS, 0)
+        with SimulationContext(SimulationCfg(MujocoPhysicsCfg(model), visualizer_cfgs=(viewer_cfg(),))) as sim:
+            sim.step()
+            renderer = GRAPHICS.call(
+                lambda: sim.visualizers[0].window.renderer.window.context.get_info().get_renderer()
+            )
+            if not drawing_priority.draws_in_software(renderer):
+                pytest.skip(f"{renderer} is a graphics card")
+            drawing = GRAPHICS.call(threading.get_native_id)
+            assert os.getpriority(os.PRIO_PROCESS, drawing) == 19
+            started = drawing_priority.native_threads() - others
+            names = {thread: Path(f"/proc/self/task/{thread}/comm").read_text() for thread in started}
+            own = [thread for thread, name in names.items() if name.startswith("llvmpipe")]
+            assert own
+            assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in own} == {19}
+            assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in others} == {usual}
+
+    @pytest.mark.parametrize("renderer", ["NVIDIA H200/PCIe/SSE2", "Mesa Intel(R) Xe Graphics (TGL GT2)", "Apple M2"])
+    def test_a_graphics_card_does_not(self, renderer):
+        assert not drawing_priority.draws_in_software(renderer)
+
+
 def test_a_video_has_a_picture_for_each_period(model, tmp_path):
     iio = pytest.importorskip("imageio.v3")
     pytest.importorskip("av")
@@ -573,7 +598,7 @@ import os, threading
 import mujoco
 from scene_data import SimulationCfg, SimulationContext
 from scene_data.backends import MujocoPhysicsCfg
-from scene_data.visualizers import NewtonVisualizerCfg
+from scene_data.visualizers import NewtonVisualizerCfg, drawing_priority
 model = mujoco.MjModel.from_xml_string("<mujoco/>")
 before = threading.enumerate()
 for display in ("", ":12345"):
@@ -616,7 +641,7 @@ for display in ("", ":12345"):
         code = """
 import sys
 sys.modules["pyglet"] = None
-from scene_data.visualizers import NewtonVisualizerCfg
+from scene_data.visualizers import NewtonVisualizerCfg, drawing_priority
 try:
     NewtonVisualizerCfg().create()
 except Exception as error:

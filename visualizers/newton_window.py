@@ -18,6 +18,8 @@ from scene_data.errors import SceneDataError
 from scene_data.optional import optional_libraries
 from scene_data.viewer_thread import ViewerThread
 
+from .drawing_priority import draws_in_software, native_threads, yield_cores
+
 with optional_libraries("Newton's viewer"):
     import pyglet
     from newton.viewer import Picking, ViewerGL
@@ -94,6 +96,8 @@ def has_screen() -> bool:
 class NewtonWindow(ViewerGL):
     """Newton's viewer, of which there may be several. Every call is made on the `GRAPHICS` thread.
 
+    Where there is no graphics card, that thread and the renderer's own run on cores that the simulation leaves free.
+
     Args:
         width: Of the picture [pixels].
         height: Of the picture [pixels].
@@ -112,12 +116,15 @@ class NewtonWindow(ViewerGL):
 
     def __init__(self, width: int, height: int, headless: bool, paused: bool, title: str):
         _choose_mode(headless)
+        threads = native_threads()
         try:
             super().__init__(width, height, headless=headless, paused=paused)
         except Exception as error:  # whatever the drivers raise, the reader has to know what to install
             place = "" if headless else f" (DISPLAY is {os.environ.get('DISPLAY')!r})"
             cure = _INSTALL_EGL if headless else _INSTALL_X
             raise NoGraphicsError(headless, f"{error}{place}. {cure}.") from error
+        if draws_in_software(self.renderer.window.context.get_info().get_renderer()):
+            yield_cores(native_threads() - threads)
         self.pick_from(None)
         self.renderer.exposure = _EXPOSURE
         self.renderer.window.push_handlers(on_close=self._ask_to_close)
