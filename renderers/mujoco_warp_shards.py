@@ -14,7 +14,7 @@ import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import mujoco_warp as mjw
@@ -24,7 +24,7 @@ from . import mujoco_warp_kernels as kernels
 from .mujoco_warp_extra import DeviceGeometry
 from .mujoco_warp_scene import GeometryBounds, ShardScene, TracerModel, on_device
 from .mujoco_warp_views import CameraRig, Look, Shot, ShotTables
-from .render_core.crew import Crew
+from .render_core.crew import Crew, Effort
 from .render_core.layout import PlaneKind
 from .render_core.snapshots import RenderSnapshot
 from .render_core.tiles import rays_per_tile, row_bands
@@ -58,6 +58,7 @@ class _Tile:
     shard: "_Shard"
     rows: slice
     context: mjw.RenderContext
+    effort: Effort = field(default_factory=Effort)
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ class ShardedTracer:
             shard.scene.dress(snapshot)
         with on_device(self.tracer.device):
             self._crew.run([partial(shard.place, drawn, snapshot, extra) for shard in self._shards])
-            self._crew.run(tiles)
+            self._crew.run(tiles, [tile.effort for view in views for tile in view.tiles])
         snapshot.end_read()
 
     def close(self) -> None:

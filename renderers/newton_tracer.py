@@ -6,7 +6,6 @@ threads share on the CPU. What it draws passes through a scratch of the size of 
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -21,10 +20,10 @@ from . import newton_kernels as kernels
 from .newton_stage import GEOM, NewtonStage
 from .render_core.camera import CameraDescriptor, Orthographic
 from .render_core.camera_tables import NO_POSES, CameraTables, pinholes_of
-from .render_core.crew import Crew
+from .render_core.crew import Crew, Job
 from .render_core.layout import PlaneKind
 from .render_core.snapshots import RenderSnapshot
-from .render_core.tiles import rays_per_tile, row_bands
+from .render_core.tiles import Tile, image_tiles
 
 __all__ = ["NewtonTracer"]
 
@@ -68,14 +67,6 @@ _PIXEL = {
 _SHADED = frozenset({PlaneKind.RGB, PlaneKind.RGBA, PlaneKind.RGB_HDR})
 
 
-@dataclass(frozen=True)
-class _Tile:
-    """Rows of the images of some environments."""
-
-    envs: slice
-    rows: slice
-
-
 class _View:
     """One camera: its place in the tables, its rays, and how its images are cut."""
 
@@ -87,11 +78,9 @@ class _View:
         self._pinhole: tuple[float, ...] = ()
         self.poses = wp.zeros(camera.num_envs, dtype=wp.transform, device=device)
         self.rays = wp.empty((camera.height, camera.width, 1, 2), dtype=wp.vec3, device=device)
-        rays = camera.num_envs * camera.width
         shaded = not _SHADED.isdisjoint(camera.planes)
-        most = rays_per_tile(rays * camera.height, threads, is_cpu=device.is_cpu, shaded=shaded)
-        everywhere = slice(0, camera.num_envs)
-        self.tiles = [_Tile(everywhere, rows) for rows in row_bands(camera.height, rays, most)]
+        size = camera.num_envs, camera.height, camera.width
+        self.tiles = image_tiles(*size, threads, is_cpu=device.is_cpu, shaded=shaded)
         self.config = SensorCamera.RenderConfig(
             enable_textures=camera.options.textures,
             enable_shadows=camera.options.shadows,
@@ -201,7 +190,8 @@ class NewtonTracer:
             self._aim(view, snapshot)
             self._compile(view, _sources(planes))
             # One camera after another: the sensor remembers what it was asked for last.
-            self._crew.run(self._jobs(view, planes, view.pinholes(snapshot)))
+            tiles = self._tiles(view, view.pinholes(snapshot))
+            self._crew.run(self._jobs(view, tiles, planes), [tile.effort for tile in tiles])
         snapshot.end_read()
 
     def close(self) -> None:
@@ -240,41 +230,35 @@ class NewtonTracer:
         compiled = self._compiled.setdefault(stage.sensor, set())
         if (view.index, sources) not in compiled:
             view.aim(view.configured[0])
-            self._trace(view, sources, _Tile(slice(0, 1), slice(0, 1)), view.rays, self._scratch[0])
+            self._trace(view, sources, Tile(slice(0, 1), slice(0, 1)), view.rays, self._scratch[0])
             compiled.add((view.index, sources))
 
-    def _jobs(
-        self, view: _View, planes: Mapping[PlaneKind, wp.array], pinholes: list[tuple[float, ...]]
-    ) -> list[partial[None]]:
+    def _tiles(self, view: _View, pinholes: list[tuple[float, ...]]) -> list[Tile]:
         """The tiles of a camera: rows of all environments, or one by one where each projects in its own way."""
-        frames = {plane: self._by_pixel(view.camera, plane, frame) for plane, frame in planes.items()}
         if len(pinholes) == 1:
             view.aim(pinholes[0])
-            return [partial(self._draw, view, frames, tile, None) for tile in view.tiles]
+            return view.tiles
         whole = slice(0, view.camera.height)
-        tiles = [_Tile(slice(env, env + 1), whole) for env in range(len(pinholes))]
-        return [partial(self._draw, view, frames, *job) for job in zip(tiles, pinholes, strict=True)]
+        return [Tile(slice(env, env + 1), whole, pinhole) for env, pinhole in enumerate(pinholes)]
 
-    def _draw(
-        self,
-        view: _View,
-        frames: Mapping[PlaneKind, wp.array],
-        tile: _Tile,
-        pinhole: tuple[float, ...] | None,
-        member: int,
-    ) -> None:
+    def _jobs(self, view: _View, tiles: list[Tile], planes: Mapping[PlaneKind, wp.array]) -> list[Job]:
+        """What draws these tiles of a camera."""
+        frames = {plane: _by_pixel(plane, frame) for plane, frame in planes.items()}
+        return [lambda member, tile=tile: self._draw(view, frames, tile, member) for tile in tiles]
+
+    def _draw(self, view: _View, frames: Mapping[PlaneKind, wp.array], tile: Tile, member: int) -> None:
         """Draw a tile, with the rays that all environments share or with rays of its own."""
         scratch, rays = self._scratch[member], view.rays
-        if pinhole is not None:
+        if tile.pinhole is not None:
             rays = scratch.take("rays", wp.vec3, rays.shape)
-            view.cast(pinhole, rays)
+            view.cast(tile.pinhole, rays)
         images = self._trace(view, _sources(frames), tile, rays, scratch)
         pixels = slice(tile.rows.start * view.camera.width, tile.rows.stop * view.camera.width)
         for plane, frame in frames.items():
             self._resolve(view, plane, tile, images, frame[tile.envs, pixels])
 
     def _trace(
-        self, view: _View, sources: Set[_Source], tile: _Tile, rays: wp.array, scratch: _Scratch
+        self, view: _View, sources: Set[_Source], tile: Tile, rays: wp.array, scratch: _Scratch
     ) -> dict[str, wp.array]:
         """Let the sensor draw these outputs (environment, row, column) of a tile."""
         stage = self._stages[view.camera.options.geom_groups]
@@ -292,13 +276,8 @@ class NewtonTracer:
         )
         return images
 
-    def _by_pixel(self, camera: CameraDescriptor, plane: PlaneKind, frame: wp.array) -> wp.array:
-        """The same memory as (environment, pixel) in the type that the plane is written in."""
-        shape = camera.num_envs, camera.height * camera.width
-        return wp.array(ptr=frame.ptr, dtype=_PIXEL[plane], shape=shape, device=self._device)
-
     def _resolve(
-        self, view: _View, plane: PlaneKind, tile: _Tile, images: Mapping[str, wp.array], frame: wp.array
+        self, view: _View, plane: PlaneKind, tile: Tile, images: Mapping[str, wp.array], frame: wp.array
     ) -> None:
         """Write a plane of a tile by our conventions."""
         camera = view.camera
@@ -335,3 +314,9 @@ class NewtonTracer:
 def _sources(planes: Iterable[PlaneKind]) -> frozenset[_Source]:
     """What the sensor has to draw for these planes."""
     return frozenset({_DEPTH, *(_SOURCES[plane] for plane in planes)})
+
+
+def _by_pixel(plane: PlaneKind, frame: wp.array) -> wp.array:
+    """The same memory as (environment, pixel) in the type that the plane is written in."""
+    shape = frame.shape[0], frame.shape[1] * frame.shape[2]
+    return wp.array(ptr=frame.ptr, dtype=_PIXEL[plane], shape=shape, device=frame.device)

@@ -1,6 +1,7 @@
 """What a turn is spared: shading that nobody asked for, images beside the frames, idle threads, trees grown wrong."""
 
 import threading
+import time
 from dataclasses import replace
 
 import mujoco
@@ -16,9 +17,9 @@ from scene_data.renderers.mujoco_warp_scene import GeometryBounds
 from scene_data.renderers.newton import NewtonRenderBackend
 from scene_data.renderers.render_core import tiles
 from scene_data.renderers.render_core.camera import CameraDescriptor
-from scene_data.renderers.render_core.crew import Crew
+from scene_data.renderers.render_core.crew import Crew, Effort
 from scene_data.renderers.render_core.layout import PlaneKind
-from scene_data.renderers.render_core.tiles import rays_per_tile, row_bands
+from scene_data.renderers.render_core.tiles import image_tiles, rays_per_tile, row_bands
 
 pytest_plugins = ("film_fixtures",)
 
@@ -261,6 +262,52 @@ def test_tiles_are_shared_evenly_and_stay_small():
     assert rays_per_tile(10**9, 2, is_cpu=True, shaded=True) <= 1 << 16
     assert rays_per_tile(100, 2, is_cpu=True, shaded=True) > 1000  # not worth a second launch
     assert rays_per_tile(10**6, 1, is_cpu=False, shaded=True) >= 10**6  # a GPU takes a whole turn at once
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("num_envs", [1, 3, 7, 32, 33, 1000])
+@pytest.mark.parametrize(("height", "width"), [(1, 1), (64, 64), (7, 3000), (480, 640)])
+@pytest.mark.parametrize("shaded", [True, False])
+def test_tiles_cover_each_pixel_of_each_image_once(threads, num_envs, height, width, shaded):
+    cut = image_tiles(num_envs, height, width, threads, is_cpu=True, shaded=shaded)
+    covered = np.zeros((num_envs, height), int)
+    for tile in cut:
+        covered[tile.envs, tile.rows] += 1
+        envs, rows = tile.envs.stop - tile.envs.start, tile.rows.stop - tile.rows.start
+        assert envs == 1 or rows == height, "what is drawn lies in one piece"
+        assert envs * rows * width <= (1 << 16) + width
+    assert (covered == 1).all()
+    if num_envs >= 8 * threads and height * width < 1 << 16:
+        drawn = [(tile.envs.stop - tile.envs.start) * (tile.rows.stop - tile.rows.start) for tile in cut]
+        assert len(cut) % threads == 0
+        assert max(drawn) - min(drawn) <= height
+
+
+def test_a_gpu_draws_all_environments_at_once():
+    (tile,) = image_tiles(64, 64, 64, 1, is_cpu=False, shaded=True)
+    assert (tile.envs, tile.rows) == (slice(0, 64), slice(0, 64))
+
+
+def test_what_took_long_begins_first():
+    crew, order, efforts = Crew(2), [], [Effort() for _ in range(4)]
+
+    def job(number: int):
+        def run(member: int) -> None:
+            order.append(number)
+            time.sleep((0.0, 0.04, 0.02, 0.08)[number])
+
+        return run
+
+    try:
+        crew.run([job(number) for number in range(4)], efforts)
+        assert order[:2] == [0, 1]
+        order.clear()
+        crew.run([job(number) for number in range(4)], efforts)
+        assert order[0] == 3
+        assert order[-1] == 0
+        assert [effort.seconds > 0.0 for effort in efforts] == [True] * 4
+    finally:
+        crew.close()
 
 
 def test_a_crew_takes_jobs_as_they_come():

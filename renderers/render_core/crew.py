@@ -1,10 +1,24 @@
 """Crew: the threads that share the work of a render turn."""
 
+import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-__all__ = ["Crew"]
+__all__ = ["Crew", "Effort", "Job"]
+
+Job = Callable[[int], None]
+"""What a thread does, told its number."""
+
+
+class Effort:
+    """How long a job took when it was run last.
+
+    Attributes:
+        seconds: The time [s]; 0 before the first run.
+    """
+
+    seconds = 0.0
 
 
 class Crew:
@@ -21,12 +35,20 @@ class Crew:
         self.size = size
         self._threads = ThreadPoolExecutor(size - 1, thread_name_prefix="render-crew") if size > 1 else None
 
-    def run(self, jobs: Iterable[Callable[[int], None]]) -> None:
+    def run(self, jobs: Sequence[Job], efforts: Sequence[Effort] = ()) -> None:
         """Run jobs, each with the number of the thread that took it, from 0 to `size - 1`; return when all have ended.
+
+        Args:
+            jobs: The jobs.
+            efforts: What each took the last time, where they come again and again: then the longest begin first, so
+                that all threads have something to do until the end. Brought up to date.
 
         Raises:
             Exception: What a job raised first. Jobs that nobody had begun by then are dropped.
         """
+        if efforts and self.size > 1:
+            pairs = sorted(zip(jobs, efforts, strict=True), key=lambda pair: -pair[1].seconds)
+            jobs = [_timed(job, effort) for job, effort in pairs]
         waiting = deque(jobs)
 
         def work(member: int) -> None:
@@ -56,3 +78,12 @@ class Crew:
         """End the threads."""
         if self._threads is not None:
             self._threads.shutdown()
+
+
+def _timed(job: Job, effort: Effort) -> Job:
+    def timed(member: int) -> None:
+        start = time.perf_counter()
+        job(member)
+        effort.seconds = time.perf_counter() - start
+
+    return timed

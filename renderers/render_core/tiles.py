@@ -1,13 +1,18 @@
 """How the images of a turn are cut into tiles, for threads to share and for scratch memory to stay small."""
 
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil
 
-__all__ = ["rays_per_tile", "row_bands"]
+from .crew import Effort
+
+__all__ = ["Tile", "image_tiles", "rays_per_tile", "row_bands"]
 
 # Rays that are not shaded differ less in what they cost.
 _SHADED_TILES_PER_THREAD = 3
 _TILES_PER_THREAD = 2
+# From so many images for each thread on, tiles of whole images take about as long as each other.
+_ALIKE = 8
 # About a millisecond of work, a few times as much as it takes to launch a tile. Rays that are not shaded cost less.
 _MIN_SHADED_RAYS = 1 << 11
 _MIN_RAYS = 1 << 13
@@ -16,6 +21,40 @@ _MAX_SHADED_RAYS = 1 << 15
 _MAX_RAYS = 1 << 16
 # As much as fills any GPU.
 _MAX_DEVICE_RAYS = 1 << 22
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Rows of a camera's images in some environments.
+
+    Attributes:
+        envs: The environments.
+        rows: The rows.
+        pinhole: Projection (fx, fy, cx, cy) of these environments alone; None is the one that all share.
+        effort: How long it takes to draw.
+    """
+
+    envs: slice
+    rows: slice
+    pinhole: tuple[float, ...] | None = None
+    effort: Effort = field(default_factory=Effort)
+
+
+def image_tiles(num_envs: int, height: int, width: int, threads: int, *, is_cpu: bool, shaded: bool) -> list[Tile]:
+    """Cut the images of a camera into tiles of whole images where these are small, or else of rows of single ones.
+
+    A tile of many environments is drawn faster than rows of all of them: it lies in one piece.
+    """
+    pixels = height * width
+    most = rays_per_tile(num_envs * pixels, threads, is_cpu=is_cpu, shaded=shaded)
+    if is_cpu and num_envs >= _ALIKE * threads:
+        most = min(_MAX_RAYS, ceil(num_envs / threads) * pixels)
+    if most >= pixels:
+        count = min(num_envs, threads * ceil(num_envs / (most // pixels * threads)))
+        whole = slice(0, height)
+        return [Tile(envs, whole) for envs in _even_parts(num_envs, count)]
+    bands = row_bands(height, width, most)
+    return [Tile(slice(env, env + 1), rows) for env in range(num_envs) for rows in bands]
 
 
 def rays_per_tile(rays: int, threads: int, *, is_cpu: bool, shaded: bool) -> int:
@@ -38,5 +77,8 @@ def row_bands(height: int, rays_per_row: int, most: int) -> list[slice]:
     Returns:
         The rows of each band, from the top down.
     """
-    count = min(height, ceil(height * rays_per_row / most))
-    return [slice(*edges) for edges in pairwise(height * band // count for band in range(count + 1))]
+    return _even_parts(height, min(height, ceil(height * rays_per_row / most)))
+
+
+def _even_parts(length: int, count: int) -> list[slice]:
+    return [slice(*edges) for edges in pairwise(length * part // count for part in range(count + 1))]
