@@ -47,7 +47,8 @@ XML = """<mujoco><option timestep="0.005"/><worldbody>
 <geom type="sphere" size="0.1"/><camera name="cam" pos="0 0 1"/>
 </worldbody></mujoco>"""
 LOOPBACK = """<CycloneDDS><Domain id="any">
-<General><Interfaces><NetworkInterface name="lo"/></Interfaces><AllowMulticast>false</AllowMulticast></General>
+<General><Interfaces><NetworkInterface name="lo"/></Interfaces><AllowMulticast>false</AllowMulticast>
+<MaxMessageSize>65500B</MaxMessageSize><FragmentSize>65000B</FragmentSize></General>
 <Discovery><ParticipantIndex>auto</ParticipantIndex><Peers><Peer address="localhost"/></Peers>
 <LeaseDuration>60 s</LeaseDuration></Discovery>
 </Domain></CycloneDDS>"""  # so long that a reader that is stopped stays one
@@ -108,7 +109,7 @@ class ReaderProcess:
     def _listen(self) -> None:
         for line in self._process.stdout or ():
             stamp, _, arrival = line.partition(" ")
-            if stamp.isdigit():  # Warp says what it loads, too
+            if stamp.isdigit() and arrival.strip().isdigit():  # Warp says what it loads, too
                 self.arrivals[int(stamp)] = int(arrival)
 
     def stall(self) -> None:
