@@ -17,14 +17,8 @@ from scene_data.formats import SceneDataFormat
 
 __all__ = ["HostEngineBackend"]
 
-_DIVERGED = [
-    int(warning)
-    for warning in (
-        mujoco.mjtWarning.mjWARN_BADQPOS,
-        mujoco.mjtWarning.mjWARN_BADQVEL,
-        mujoco.mjtWarning.mjWARN_BADQACC,
-    )
-]
+# What MuJoCo warns of when a state is not a number: positions, velocities and accelerations, one after the other.
+_FIRST_DIVERGED, _LAST_DIVERGED = int(mujoco.mjtWarning.mjWARN_BADQPOS), int(mujoco.mjtWarning.mjWARN_BADQACC)
 
 
 class _Publication:
@@ -267,12 +261,13 @@ class HostEngineBackend(ModelBackend):
         publication.arrays = tuple(PublishedArray(array) for array in rows) if publication.count else ()
 
     def _note_divergence(self) -> None:
-        times = self._times()
-        warnings = self._warnings()[:, _DIVERGED].sum(axis=1)
-        # The engine's reset rewinds the clock, clears the counters, and counts its reason.
-        rewound = times < self._seen_times
-        self._divergences += np.where(rewound, warnings, np.maximum(warnings - self._seen_warnings, 0))
-        self._seen_warnings[:] = warnings
+        times, warnings = self._times(), self._warnings()[:, _FIRST_DIVERGED : _LAST_DIVERGED + 1]
+        if warnings.any() or self._seen_warnings.any():
+            counts = warnings.sum(axis=1)
+            # The engine's reset rewinds the clock, clears the counters, and counts its reason.
+            rewound = times < self._seen_times
+            self._divergences += np.where(rewound, counts, np.maximum(counts - self._seen_warnings, 0))
+            self._seen_warnings[:] = counts
         self._seen_times[:] = times
 
 

@@ -240,7 +240,7 @@ def _newton_cfg() -> Any:
 def _usd_cfg(folder: str) -> Any:
     from scene_data.visualizers import UsdVisualizerCfg
 
-    return UsdVisualizerCfg(path=Path(folder, "ours.usdc"), fps=RATE_HZ)
+    return UsdVisualizerCfg(path=Path(folder, "ours.usdc"), fps=RATE_HZ, update_frequency=RATE_HZ)
 
 
 @cache

@@ -152,26 +152,26 @@ class Viewers:
         Returns:
             Whether somebody asked for a reset.
         """
-        due = [viewing for viewing in tuple(self._viewings) if viewing.is_due(dt)]
+        due = [viewing for viewing in self._viewings if viewing.is_due(dt)]
         if not due:
             return False
-        if any(self._ask_all("requires_forward_before_step", False, due).values()):
+        if any(self._ask_all(due, "requires_forward_before_step", False)):
             forward()
-        wanted = self._ask_all("wanted_cameras", (), due)
-        marking = {viewing for viewing, wants in self._ask_all("wants_markers", False, due).items() if wants}
+        wanted = {name for names in self._ask_all(due, "wanted_cameras", ()) for name in names}
+        marking = [viewing for viewing in due if self._ask(viewing, "wants_markers", False)]
         are_reading = [self._ask(viewing, "wants_poses", True, viewing.elapsed) for viewing in due]
-        frames = _camera_frames(cameras, {name for names in wanted.values() for name in names})
+        frames = _camera_frames(cameras, wanted)
         due = [viewing for viewing in due if viewing in self._viewings]
         with consistent_read() if any(are_reading) else nullcontext():
             markers = _markers(collect_markers) if marking else None
             updates = [(viewing, viewing.start_update(frames, viewing in marking, markers)) for viewing in due]
             for viewing, update in updates:
                 self._finish(viewing, update, viewing.timeout())
-        return any(self._ask_all("consume_reset_request", False).values())
+        return any(self._ask_all(tuple(self._viewings), "consume_reset_request", False))
 
     def is_paused(self) -> bool:
         """Whether somebody wants the simulation to wait; asks every viewer once."""
-        return any(self._ask_all("is_training_paused", False).values())
+        return any(self._ask_all(tuple(self._viewings), "is_training_paused", False))
 
     def idle(self) -> None:
         """Pass a moment of a pause, real time."""
@@ -180,7 +180,7 @@ class Viewers:
 
     def pace(self, dt: float) -> None:
         """Wait until `dt` [s] of simulation time may have passed at the slowest speed that a viewer asks for."""
-        factors = [factor for factor in self._ask_all("real_time_factor", None).values() if factor]
+        factors = [factor for factor in self._ask_all(tuple(self._viewings), "real_time_factor", None) if factor]
         if not factors:
             self._paced_until = 0.0
             return
@@ -220,14 +220,14 @@ class Viewers:
             if hear := getattr(viewing.viewer, method, None):
                 self._finish(viewing, viewing.thread.submit(hear, *arguments), is_update=False)
 
-    def _ask_all(self, question: str, default: Any, viewings: Sequence[_Viewing] | None = None) -> dict[_Viewing, Any]:
-        """What these viewers answer, or all."""
-        asked = tuple(self._viewings if viewings is None else viewings)
-        answers = {viewing: self._ask(viewing, question, default) for viewing in asked if viewing in self._viewings}
-        return {viewing: answer for viewing, answer in answers.items() if viewing in self._viewings}
+    def _ask_all(self, viewings: Sequence[_Viewing], question: str, default: Any) -> list[Any]:
+        """What these viewers answer, each of which is asked."""
+        return [self._ask(viewing, question, default) for viewing in viewings]
 
     def _ask(self, viewing: _Viewing, question: str, default: Any, *arguments: Any) -> Any:
-        """What a viewer answers. One of another framework may not know the question; one that raises is dropped."""
+        """What a viewer answers; one that does not know the question, raises, or was dropped gives the default."""
+        if viewing not in self._viewings:
+            return default
         ask = getattr(viewing.viewer, question, None)
         try:
             return default if ask is None else ask(*arguments)

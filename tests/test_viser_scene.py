@@ -425,7 +425,7 @@ class TestChosenEnvironments:
 def test_updates_are_what_viser_itself_would_send(is_binary):
     arrays = {
         "batched_positions": np.arange(6, dtype=np.float32).reshape(2, 3),
-        "batched_wxyzs": np.arange(16, dtype=np.float32).reshape(2, 8)[:, ::2],
+        "batched_wxyzs": np.arange(8, dtype=np.float32).reshape(2, 4),
         "batched_colors": np.array([[1, 2, 3], [4, 5, 6]], np.uint8),
     }
     server = viser.ViserServer("127.0.0.1", 0, verbose=False)

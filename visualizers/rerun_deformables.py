@@ -11,7 +11,7 @@ from scene_data.scene import SceneDescription
 from scene_data.usd_paths import join_path
 
 from .deforming import DeformingAsset, DeformingPoints, deforming_assets, for_all_envs, with_texture
-from .rerun_arrays import as_rows, component
+from .rerun_arrays import as_rows, log_components
 from .rerun_geometry import colour_bytes
 from .rerun_scene import ALL_ENVS, entity_path
 
@@ -76,8 +76,8 @@ class RerunDeformables:
         self._sent = shown.copy()
         for path, rows, faces in self._meshes:
             points = shown[rows].copy()
-            values = [component(_POSITIONS, as_rows(points)), component(_NORMALS, as_rows(_normals(points, faces)))]
-            self._recording.log(path, values, strict=True)
+            values = {_POSITIONS: as_rows(points), _NORMALS: as_rows(_normals(points, faces))}
+            log_components(self._recording, path, values)
         for path, strips in self._lines:
             self._recording.log(path, rr.LineStrips3D.from_fields(strips=shown[strips]), strict=True)
         return True

@@ -17,7 +17,7 @@ from scene_data.usd_paths import join_path
 from .height_fields import HeightFieldWatch
 from .instance_poses import InstancePoses, PlacedInstances
 from .instancing import Instances
-from .rerun_arrays import as_rows, instance_poses, transform
+from .rerun_arrays import as_rows, instance_poses, log_components, transform
 from .rerun_geometry import Geometry, RerunGeometry
 
 __all__ = ["ALL_ENVS", "RerunScene", "entity_path"]
@@ -161,15 +161,19 @@ class RerunScene:
         """Send the poses of what moves, and at first, for good, those of what never does."""
         positions, quaternions = as_rows(placed.positions.copy()), as_rows(np.roll(placed.wxyz, -1, axis=1))
         starts = range(len(self._paths) + 1) if self._is_tree else self._poses.starts.tolist()
+        are_all_there = bool(placed.is_finite.all())
         for index, path in enumerate(self._paths):
             is_static = self._is_static[index]
             if is_static and not is_first:
                 continue
             start, count = starts[index], starts[index + 1] - starts[index]
             rows = positions.slice(start, count), quaternions.slice(start, count)
-            is_there = placed.is_finite[start : start + count]
-            poses = transform(*rows, bool(is_there[0])) if self._is_tree else instance_poses(*rows, is_there)
-            self._recording.log(path, poses, static=is_static, strict=True)
+            is_there = None if are_all_there else placed.is_finite[start : start + count]
+            if self._is_tree:
+                poses = transform(*rows, is_there is None or bool(is_there[0]))
+            else:
+                poses = instance_poses(*rows, is_there)
+            log_components(self._recording, path, poses, is_static)
 
 
 def entity_path(path: str) -> str:

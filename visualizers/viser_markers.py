@@ -59,7 +59,7 @@ class _Batch:
             return
         news = {name: new for name, new in instances.items() if not np.array_equal(new, getattr(self._handle, name))}
         if news:
-            send_update(self._handle, **news)
+            send_update(self._handle, **{name: np.ascontiguousarray(new) for name, new in news.items()})
         self._handle.batched_opacities = opacities
 
 

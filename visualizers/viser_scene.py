@@ -205,7 +205,7 @@ class ViserScene:
                 if terrain.skin is not None:
                     handle.glb_data = _glb(terrain.skin)
                 else:
-                    send_update(handle, vertices=terrain.surface.points)
+                    send_update(handle, vertices=np.ascontiguousarray(terrain.surface.points))
 
     def _add_ground(self, name: str, shape: ShapeDescription, is_spread: bool) -> None:
         """A plane of one colour, with the lines of a grid."""

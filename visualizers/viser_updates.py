@@ -39,13 +39,12 @@ def send_update(handle: Any, **values: NDArray) -> None:
 
     Args:
         handle: The viser handle.
-        values: By property, in the type and layout that viser sends. The arrays must not be written to any more.
+        values: By property, contiguous and in the type that viser sends. The arrays must not be written to any more.
     """
     node = handle._impl
     for name, value in values.items():
         setattr(node.props, name, value)
-    arrays = {name: np.ascontiguousarray(value) for name, value in values.items()}
-    node.api._queue_scene_message(_ArraysUpdate(node.name, arrays))
+    node.api._queue_scene_message(_ArraysUpdate(node.name, values))
 
 
 class InstanceBatch:
