@@ -83,7 +83,9 @@ class AttributeRows:
                 self._sample(np.setdiff1d(np.arange(len(self._paths)), rows), self._written, time)
                 self._begins_layer = False
             self._previous = time
-        elements = np.repeat(np.isin(np.arange(len(self._paths)), rows), self._counts)
+        is_written = np.zeros(len(self._paths), bool)
+        is_written[rows] = True
+        elements = np.repeat(is_written, self._counts)
         self._written[elements] = values[elements]
 
     def _changed(self, values: NDArray) -> NDArray[np.intp]:
@@ -97,6 +99,7 @@ class AttributeRows:
         return np.flatnonzero(moved & np.logical_and.reduceat(finite, self._starts))
 
     def _sample(self, rows: NDArray[np.intp], values: NDArray, time: float) -> None:
-        for row, value in zip(rows, self._encode(values, rows), strict=True):
-            self._layer.SetTimeSample(self._paths[row], time, value)
+        write, paths = self._layer.SetTimeSample, self._paths
+        for row, value in zip(rows.tolist(), self._encode(values, rows), strict=True):
+            write(paths[row], time, value)
         self._times[rows] = time
