@@ -134,9 +134,13 @@ class ShardedTracer:
         snapshot.begin_read()
         for shard in self._shards:
             shard.scene.dress(snapshot)
+            shard.placed.clear()
         with on_device(self.tracer.device):
-            self._crew.run([partial(shard.place, drawn, snapshot, extra) for shard in self._shards])
-            self._crew.run(tiles, [tile.effort for view in views for tile in view.tiles])
+            self._crew.run(
+                tiles,
+                [tile.effort for view in views for tile in view.tiles],
+                first=[partial(shard.place, drawn, snapshot, extra) for shard in self._shards],
+            )
         snapshot.end_read()
 
     def close(self) -> None:
@@ -216,6 +220,7 @@ class ShardedTracer:
             ]
 
     def _draw_tile(self, view: _View, tile: _Tile, planes: _Planes, member: int) -> None:
+        tile.shard.placed.wait()
         scene, context, width = tile.shard.scene, tile.context, view.tables.width
         envs = slice(scene.first_env, scene.first_env + scene.num_envs)
         pixels = slice(tile.rows.start * width, tile.rows.stop * width)
@@ -272,10 +277,15 @@ def _by_pixel(planes: _Planes) -> dict[PlaneKind, wp.array]:
 
 
 class _Shard:
-    """The poses of some environments, and the bounding volumes of what is drawn of them."""
+    """The poses of some environments, and the bounding volumes of what is drawn of them.
+
+    Attributes:
+        placed: Whether they are those of the turn that is drawn, or could not be had.
+    """
 
     def __init__(self, scene: ShardScene):
         self.scene = scene
+        self.placed = threading.Event()
         self._bounds: dict[tuple[tuple[int, ...], bool], tuple[GeometryBounds, mjw.RenderContext]] = {}
 
     def reserve(self) -> None:
@@ -303,7 +313,10 @@ class _Shard:
         member: int,
     ) -> None:
         """Bring poses, and the bounding volumes of what is drawn, up to a state."""
-        self.scene.place(snapshot, extra)
-        for groups in drawn:
-            bounds, context = self._bounds[groups]
-            bounds.refit(self.scene, context)
+        try:
+            self.scene.place(snapshot, extra)
+            for groups in drawn:
+                bounds, context = self._bounds[groups]
+                bounds.refit(self.scene, context)
+        finally:
+            self.placed.set()  # whoever waits must not wait for ever; where this failed, so does the turn

@@ -13,7 +13,7 @@ from film_set import DEPTH, DISTANCE, HEIGHT, RGB, SEG, WIDTH
 from rendering import Frames, Studio
 
 from scene_data.renderers.mujoco_warp import MujocoWarpRenderBackend
-from scene_data.renderers.mujoco_warp_scene import GeometryBounds
+from scene_data.renderers.mujoco_warp_scene import GeometryBounds, ShardScene
 from scene_data.renderers.newton import NewtonRenderBackend
 from scene_data.renderers.render_core import tiles
 from scene_data.renderers.render_core.camera import CameraDescriptor
@@ -174,6 +174,27 @@ def test_newtons_tiles_do_not_show(model, states, cameras, monkeypatch):
     tiled = shoot(NewtonRenderBackend(threads=3), model, states, shown)
     for key, frame in whole.items():
         np.testing.assert_array_equal(tiled[key], frame)
+
+
+def test_a_shard_that_cannot_be_placed_fails_the_turn_and_holds_nobody_up(model, states, cameras, frames, monkeypatch):
+    camera = replace(cameras["front"], planes=(DEPTH,))
+    studio = Studio(MujocoWarpRenderBackend(shards=2), model, [camera])
+    place = ShardScene.place
+
+    def fail(scene, *args):
+        if scene.first_env == 0:
+            raise RuntimeError("nowhere")
+        place(scene, *args)
+
+    try:
+        with monkeypatch.context() as failing:
+            failing.setattr(ShardScene, "place", fail)
+            with pytest.raises(RuntimeError, match="nowhere"):
+                studio.turn(states)
+        drawn = studio.shoot(states)
+        np.testing.assert_array_equal(drawn[camera.id, DEPTH], frames[camera.id, DEPTH])
+    finally:
+        studio.close()
 
 
 def test_one_environment_is_drawn_by_all_threads(model, states, cameras, tiny_tiles, monkeypatch):

@@ -35,13 +35,14 @@ class Crew:
         self.size = size
         self._threads = ThreadPoolExecutor(size - 1, thread_name_prefix="render-crew") if size > 1 else None
 
-    def run(self, jobs: Sequence[Job], efforts: Sequence[Effort] = ()) -> None:
+    def run(self, jobs: Sequence[Job], efforts: Sequence[Effort] = (), first: Sequence[Job] = ()) -> None:
         """Run jobs, each with the number of the thread that took it, from 0 to `size - 1`; return when all have ended.
 
         Args:
             jobs: The jobs.
             efforts: What each took the last time, where they come again and again: then the longest begin first, so
                 that all threads have something to do until the end. Brought up to date.
+            first: Jobs that begin before all of these, in their order.
 
         Raises:
             Exception: What a job raised first. Jobs that nobody had begun by then are dropped.
@@ -49,7 +50,7 @@ class Crew:
         if efforts and self.size > 1:
             pairs = sorted(zip(jobs, efforts, strict=True), key=lambda pair: -pair[1].seconds)
             jobs = [_timed(job, effort) for job, effort in pairs]
-        waiting = deque(jobs)
+        waiting = deque((*first, *jobs))
 
         def work(member: int) -> None:
             try:
