@@ -272,9 +272,12 @@ class SimulationContext:
             self._viewers.idle()
 
     def _update_viewers(self, dt: float) -> None:
-        consistent_read = self.provider.consistent_read
-        if self._viewers.update(dt, self.forward, consistent_read, self.cameras, self._collect_geometry):
+        if self._viewers.update(dt, self.forward, self._refresh_poses, self.cameras, self._collect_geometry):
             self.reset()
+
+    def _refresh_poses(self) -> None:
+        with self.physics_lock, enqueueing():
+            self.provider.backend.update_kinematics()
 
     def _collect_geometry(self) -> PackedGeometry | None:
         if not len(self._geometry):

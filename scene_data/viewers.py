@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -135,17 +134,17 @@ class Viewers:
         self,
         dt: float,
         forward: Callable[[], None],
-        consistent_read: Callable[[], AbstractContextManager[Any]],
+        refresh: Callable[[], None],
         cameras: Mapping[str, Any],
         collect_markers: Callable[[], Any],
     ) -> bool:
-        """Show the present state in those viewers that are due, the same in all of them.
+        """Show the present state in those viewers that are due.
 
         Args:
             dt: Simulation time since the last call [s].
             forward: Announces writes, called where a viewer cannot do without.
-            consistent_read: Context in which all reads see one state. It is entered here, on the thread that steps and
-                has the engine's data at hand, and left when the viewers have returned.
+            refresh: Brings poses up to date, called where a viewer will read them: on the thread that steps, which has
+                the engine's data at hand, and once for all of them.
             cameras: The simulation's cameras by name.
             collect_markers: Returns the extra geometry, None where there is none.
 
@@ -160,13 +159,14 @@ class Viewers:
         wanted = {name for names in self._ask_all(due, "wanted_cameras", ()) for name in names}
         marking = [viewing for viewing in due if self._ask(viewing, "wants_markers", False)]
         are_reading = [self._ask(viewing, "wants_poses", True, viewing.elapsed) for viewing in due]
+        if any(are_reading):
+            refresh()
         frames = _camera_frames(cameras, wanted)
+        markers = _markers(collect_markers) if marking else None
         due = [viewing for viewing in due if viewing in self._viewings]
-        with consistent_read() if any(are_reading) else nullcontext():
-            markers = _markers(collect_markers) if marking else None
-            updates = [(viewing, viewing.start_update(frames, viewing in marking, markers)) for viewing in due]
-            for viewing, update in updates:
-                self._finish(viewing, update, viewing.timeout())
+        updates = [(viewing, viewing.start_update(frames, viewing in marking, markers)) for viewing in due]
+        for viewing, update in updates:
+            self._finish(viewing, update, viewing.timeout())
         return any(self._ask_all(tuple(self._viewings), "consume_reset_request", False))
 
     def is_paused(self) -> bool:

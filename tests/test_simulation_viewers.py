@@ -174,6 +174,24 @@ class TestReading:
             sim.step()
             assert len(refreshes) == 1
 
+    def test_others_read_what_they_have_just_written_while_a_viewer_takes_its_time(self, model):
+        at_work, done = threading.Event(), threading.Event()
+        with open_context(model, DummyCfg()) as sim:
+            viewer = sim.visualizers[0]
+            viewer.step = lambda dt: at_work.set() or done.wait(10.0)
+            stepping = threading.Thread(target=sim.step)
+            stepping.start()
+            try:
+                assert at_work.wait(10.0)
+                poses = SceneDataFormat.Vec3_Quat()
+                with sim.physics_lock:
+                    sim.physics.data.qpos[:] = 0.75
+                    assert sim.provider.get_transforms(poses)
+                assert poses.positions.numpy()[1, 0] == pytest.approx(0.75)
+            finally:
+                done.set()
+                stepping.join()
+
     def test_a_viewer_that_raises_leaves_later_reads_current(self, model):
         with open_context(model, DummyCfg()) as sim:
             sim.visualizers[0].raising = "step"
