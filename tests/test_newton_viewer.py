@@ -451,29 +451,9 @@ def test_nothing_is_drawn_until_somebody_asks(model, monkeypatch):
         assert not drawn
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="priorities of threads are Linux's")
-class TestPriority:
-    def test_what_draws_in_software_yields_to_what_steps(self, model):
-        others, usual = drawing_priority.native_threads(), os.getpriority(os.PRIO_PROCESS, 0)
-        with SimulationContext(SimulationCfg(MujocoPhysicsCfg(model), visualizer_cfgs=(viewer_cfg(),))) as sim:
-            sim.step()
-            renderer = GRAPHICS.call(
-                lambda: sim.visualizers[0].window.renderer.window.context.get_info().get_renderer()
-            )
-            if not drawing_priority.draws_in_software(renderer):
-                pytest.skip(f"{renderer} is a graphics card")
-            drawing = GRAPHICS.call(threading.get_native_id)
-            assert os.getpriority(os.PRIO_PROCESS, drawing) == 19
-            started = drawing_priority.native_threads() - others
-            names = {thread: Path(f"/proc/self/task/{thread}/comm").read_text() for thread in started}
-            own = [thread for thread, name in names.items() if name.startswith("llvmpipe")]
-            assert own
-            assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in own} == {19}
-            assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in others} == {usual}
-
-    @pytest.mark.parametrize("renderer", ["NVIDIA H200/PCIe/SSE2", "Mesa Intel(R) Xe Graphics (TGL GT2)", "Apple M2"])
-    def test_a_graphics_card_does_not(self, renderer):
-        assert not drawing_priority.draws_in_software(renderer)
+@pytest.mark.parametrize("renderer", ["NVIDIA H200/PCIe/SSE2", "Mesa Intel(R) Xe Graphics (TGL GT2)", "Apple M2"])
+def test_a_graphics_card_draws_at_the_usual_priority(renderer):
+    assert not drawing_priority.draws_in_software(renderer)
 
 
 def test_a_video_has_a_picture_for_each_period(model, tmp_path):
@@ -581,6 +561,42 @@ def run_alone(code: str, folder: Path | None = None, **environment: str) -> subp
         text=True,
         timeout=240,
     )
+
+
+PRIORITIES = """
+import os
+from pathlib import Path
+from scene_data import SimulationCfg, SimulationContext
+from scene_data.backends import MujocoPhysicsCfg
+from scene_data.visualizers import NewtonVisualizerCfg
+from scene_data.visualizers.newton_window import GRAPHICS
+
+viewers = (NewtonVisualizerCfg(headless=True),)
+with SimulationContext(SimulationCfg(MujocoPhysicsCfg("demo"), visualizer_cfgs=viewers)) as sim:
+    sim.step()
+    context = sim.visualizers[0].window.renderer.window.context
+    print("renderer:", GRAPHICS.call(lambda: context.get_info().get_renderer()))
+    for task in Path("/proc/self/task").iterdir():
+        print((task / "comm").read_text().strip(), os.getpriority(os.PRIO_PROCESS, int(task.name)))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="priorities of threads are Linux's")
+def test_what_draws_in_software_yields_to_what_steps():
+    """In a process of its own: threads that other pictures have started before are not the window's to change."""
+    result = run_alone(PRIORITIES)
+    lines = [line for line in result.stdout.splitlines() if line]
+    renderer = next((line for line in lines if line.startswith("renderer:")), result.stderr)
+    if not drawing_priority.draws_in_software(renderer):
+        assert result.returncode == 0, renderer
+        pytest.skip(f"{renderer} is a graphics card")
+    threads = [line.rsplit(maxsplit=1) for line in lines[lines.index(renderer) + 1 :]]
+    usual = str(os.getpriority(os.PRIO_PROCESS, 0))
+    rasterizers = {priority for name, priority in threads if name.startswith("llvmpipe")}
+    drawing = [priority for name, priority in threads if name.startswith("python")]
+    assert rasterizers == {"19"}
+    assert drawing.count("19") >= 1, "the thread that draws"
+    assert drawing.count(usual) >= 2, "those that step, and that the viewer is updated on"
 
 
 @pytest.mark.skipif(not DRIVERS["glfw"], reason="needs Xvfb and GLX")
