@@ -1,7 +1,7 @@
 """NewtonTracer: Newton's camera sensor on a model built from the scene, drawing into frames by our conventions.
 
-The sensor draws views and rays of our choice, so the images of a camera are drawn in tiles, some rows at a time, which
-threads share on the CPU. What it draws passes through a scratch of the size of a tile, one for each thread.
+The sensor draws views and rays of our choice, so the images of a camera are drawn in tiles, some of them or some of the
+rows of one at a time, which threads share on the CPU. What it draws passes through a scratch of the size of a tile, one for each thread.
 """
 
 from collections.abc import Iterable, Mapping, Set
@@ -234,7 +234,7 @@ class NewtonTracer:
             compiled.add((view.index, sources))
 
     def _tiles(self, view: _View, pinholes: list[tuple[float, ...]]) -> list[Tile]:
-        """The tiles of a camera: rows of all environments, or one by one where each projects in its own way."""
+        """The tiles of a camera: whole images, one by one, where each environment projects in its own way."""
         if len(pinholes) == 1:
             view.aim(pinholes[0])
             return view.tiles

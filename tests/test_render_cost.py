@@ -1,7 +1,6 @@
 """What a turn is spared: shading that nobody asked for, images beside the frames, idle threads, trees grown wrong."""
 
 import threading
-import time
 from dataclasses import replace
 
 import mujoco
@@ -298,10 +297,15 @@ def test_tiles_cover_each_pixel_of_each_image_once(threads, num_envs, height, wi
         assert envs == 1 or rows == height, "what is drawn lies in one piece"
         assert envs * rows * width <= (1 << 16) + width
     assert (covered == 1).all()
-    if num_envs >= 8 * threads and height * width < 1 << 16:
+    if num_envs >= 8 * threads and height * width < 1 << 16 and len(cut) > 1:
         drawn = [(tile.envs.stop - tile.envs.start) * (tile.rows.stop - tile.rows.start) for tile in cut]
         assert len(cut) % threads == 0
         assert max(drawn) - min(drawn) <= height
+
+
+def test_small_pictures_are_not_worth_a_second_launch():
+    assert len(image_tiles(16, 8, 8, 2, is_cpu=True, shaded=True)) == 1
+    assert len(image_tiles(32, 64, 64, 2, is_cpu=True, shaded=True)) == 2
 
 
 def test_a_gpu_draws_all_environments_at_once():
@@ -310,25 +314,33 @@ def test_a_gpu_draws_all_environments_at_once():
 
 
 def test_what_took_long_begins_first():
-    crew, order, efforts = Crew(2), [], [Effort() for _ in range(4)]
+    crew, order, meeting = Crew(2), [], threading.Barrier(2, timeout=30)
+    efforts = [Effort() for _ in range(4)]
+    for effort, seconds in zip(efforts, (10.0, 40.0, 20.0, 50.0), strict=True):
+        effort.seconds = seconds
 
     def job(number: int):
         def run(member: int) -> None:
             order.append(number)
-            time.sleep((0.0, 0.04, 0.02, 0.08)[number])
+            if number in (1, 3):
+                meeting.wait()  # the two that took longest are at work at once, before all others
 
         return run
 
     try:
         crew.run([job(number) for number in range(4)], efforts)
-        assert order[:2] == [0, 1]
-        order.clear()
-        crew.run([job(number) for number in range(4)], efforts)
-        assert order[0] == 3
-        assert order[-1] == 0
-        assert [effort.seconds > 0.0 for effort in efforts] == [True] * 4
+        assert set(order[:2]) == {1, 3}
+        assert set(order[2:]) == {0, 2}
+        assert all(effort.seconds < 10.0 for effort in efforts), "brought up to date"
     finally:
         crew.close()
+
+
+def test_what_has_to_come_first_does_so_whatever_it_takes():
+    crew, order = Crew(1), []
+    crew.run([lambda member: order.append("rest")], [Effort()], first=[lambda member: order.append("first")])
+    assert order == ["first", "rest"]
+    crew.close()
 
 
 def test_a_crew_takes_jobs_as_they_come():

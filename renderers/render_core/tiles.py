@@ -48,9 +48,11 @@ def image_tiles(num_envs: int, height: int, width: int, threads: int, *, is_cpu:
     pixels = height * width
     most = rays_per_tile(num_envs * pixels, threads, is_cpu=is_cpu, shaded=shaded)
     if is_cpu and num_envs >= _ALIKE * threads:
-        most = min(_MAX_RAYS, ceil(num_envs / threads) * pixels)
+        most = max(most, min(_MAX_RAYS, ceil(num_envs / threads) * pixels))
     if most >= pixels:
-        count = min(num_envs, threads * ceil(num_envs / (most // pixels * threads)))
+        count = ceil(num_envs / (most // pixels))
+        if count > 1:  # as many for each thread
+            count = min(num_envs, threads * ceil(count / threads))
         whole = slice(0, height)
         return [Tile(envs, whole) for envs in _even_parts(num_envs, count)]
     bands = row_bands(height, width, most)
