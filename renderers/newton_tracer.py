@@ -1,7 +1,8 @@
 """NewtonTracer: Newton's camera sensor on a model built from the scene, drawing into frames by our conventions.
 
-The sensor draws views and rays of our choice, so the images of a camera are drawn in tiles, some of them or some of the
-rows of one at a time, which threads share on the CPU. What it draws passes through a scratch of the size of a tile, one for each thread.
+The sensor draws views and rays of our choice, so the images of a camera are drawn in tiles, some images or some rows of
+one at a time, which threads share on the CPU. What it draws passes through a scratch of the size of a tile, one for
+each thread.
 """
 
 from collections.abc import Iterable, Mapping, Set
