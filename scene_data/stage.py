@@ -20,7 +20,8 @@ from scene_data.scene import SceneDescription
 from scene_data.stage_authoring import author_layer
 from scene_data.stage_cameras import stage_camera_transforms, stage_num_envs
 from scene_data.stage_materials import TextureFiles
-from scene_data.stage_motion import BodyMotion, CameraMotion, DeformableMotion, LightMotion, Motion
+from scene_data.stage_motion import Motion, scene_motions
+from scene_data.stage_samples import AttributeRows
 
 __all__ = ["SceneStage", "stage_camera_transforms", "stage_num_envs"]
 
@@ -69,13 +70,8 @@ class SceneStage:
         author_layer(self.layer, scene, self._envs, files, env_spacing)
         self.layer.timeCodesPerSecond = self.layer.framesPerSecond = time_codes_per_second
         self._time: float | None = None
-        bodies = BodyMotion(self.layer, scene, self._envs)
-        self._motions: list[Motion] = [
-            bodies,
-            CameraMotion(self.layer, scene, self._envs, bodies),
-            LightMotion(self.layer, scene, self._envs, bodies),
-        ]
-        self._deformables: DeformableMotion | None = None
+        self._motions: list[Motion] = []
+        self._rows: list[AttributeRows] = []
 
     @cached_property
     def stage(self) -> Usd.Stage:
@@ -105,34 +101,23 @@ class SceneStage:
         """
         if time_code is not None and self._time is not None and time_code < self._time:
             raise ValueError(f"time codes only grow: {time_code} comes after {self._time}")
+        if not self._motions:
+            self._motions = scene_motions(self.scene, self._envs, provider)
+            self._rows = [AttributeRows(self.layer, track) for motion in self._motions for track in motion.tracks]
         with provider.consistent_read():
-            for motion in self._motions_from(provider):
+            for motion in self._motions:
                 motion.read(provider)
         with Sdf.ChangeBlock():
-            for motion in self._motions_from(provider):
-                motion.write(time_code)
+            for rows in self._rows:
+                rows.write(time_code)
             if time_code is not None:
                 self._extend_time_line(time_code)
-
-    def continue_in(self, layer: Sdf.Layer, provider: SceneDataProvider) -> None:
-        """Write samples to another layer from now on, which is to say to one of `declare_motion`.
-
-        The first update there writes everything, so that the layer can be read by itself.
-        """
-        for motion in self._motions_from(provider):
-            motion.continue_in(layer)
 
     def save(self) -> None:
         """Write the file. ValueError if the stage has none."""
         if self.layer.anonymous:
             raise ValueError("This stage has no file to be saved to; give SceneStage a path.")
         self.layer.Save()
-
-    def _motions_from(self, provider: SceneDataProvider) -> list[Motion]:
-        if self._deformables is None:
-            self._deformables = DeformableMotion(self.layer, self.scene, self._envs, provider)
-            self._motions.append(self._deformables)
-        return self._motions
 
     def _extend_time_line(self, time: float) -> None:
         if self._time is None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import warp as wp
 from numpy.typing import DTypeLike, NDArray
-from pxr import Sdf, Vt
+from pxr import Sdf
 
 from scene_data.formats import SceneDataFormat
 from scene_data.provider import SceneDataProvider
@@ -14,40 +14,55 @@ from scene_data.scene import Placed, SceneDescription
 from scene_data.stage_authoring import MATRIX_OP, driven_cameras, driven_lights
 from scene_data.stage_deformables import deformables
 from scene_data.stage_poses import aiming_matrices, pose_matrix, rest_matrices
-from scene_data.stage_samples import AttributeRows, encode_boxes, encode_matrices
+from scene_data.stage_samples import Track
 from scene_data.usd_paths import join_path
 
-__all__ = ["BodyMotion", "CameraMotion", "DeformableMotion", "LightMotion", "Motion"]
+__all__ = ["BodyMotion", "CameraMotion", "DeformableMotion", "LightMotion", "Motion", "scene_motions"]
 
 
 class Motion(ABC):
-    """Takes values from a provider, and later writes them to the stage."""
+    """Takes values from a provider.
+
+    Attributes:
+        tracks: What it moves, with the values that were read last; at first those at rest.
+    """
+
+    tracks: tuple[Track, ...]
 
     @abstractmethod
     def read(self, provider: SceneDataProvider) -> None:
         """Take the present values. Called within one consistent read, bodies first."""
 
-    @abstractmethod
-    def write(self, time: float | None) -> None:
-        """Write what was read. Called within an `Sdf.ChangeBlock`, as `AttributeRows.write`."""
 
-    @abstractmethod
-    def continue_in(self, layer: Sdf.Layer) -> None:
-        """Write to another layer from now on, as `AttributeRows.continue_in`."""
+def scene_motions(scene: SceneDescription, envs: Sequence[int], provider: SceneDataProvider) -> list[Motion]:
+    """All that moves in these environments, in the order in which it has to be read.
+
+    Args:
+        scene: What is on the stage.
+        envs: Which of its environments.
+        provider: Publishes the scene.
+
+    Raises:
+        ValueError: The provider publishes another number of points for a deformable.
+    """
+    bodies = BodyMotion(scene, envs)
+    parts = [CameraMotion(scene, envs, bodies.poses), LightMotion(scene, envs, bodies.poses)]
+    return [bodies, *parts, DeformableMotion(scene, envs, provider)]
 
 
 class BodyMotion(Motion):
     """The pose of every body, in its environment.
 
     Attributes:
-        matrices: What was read last, environment-major, `(len(envs) * nbody, 4, 4)` float64.
+        poses: Environment-major, `(len(envs) * nbody, 4, 4)` float64.
     """
 
-    def __init__(self, layer: Sdf.Layer, scene: SceneDescription, envs: Sequence[int]):
-        self.matrices = np.tile(rest_matrices(scene.bodies), (len(envs), 1, 1))
+    def __init__(self, scene: SceneDescription, envs: Sequence[int]):
         self._count = scene.num_envs * len(scene.bodies)
         self._chosen = _part_rows(envs, len(scene.bodies), range(len(scene.bodies)))
-        self._rows = AttributeRows(layer, _matrix_paths(scene, envs, scene.bodies), self.matrices, encode_matrices)
+        rest = np.tile(rest_matrices(scene.bodies), (len(envs), 1, 1))
+        self.poses = Track(_matrix_paths(scene, envs, scene.bodies), rest)
+        self.tracks = (self.poses,)
 
     def read(self, provider: SceneDataProvider) -> None:
         """Take the poses, in one read."""
@@ -57,15 +72,7 @@ class BodyMotion(Motion):
                 f"the scene has {self._count} bodies, but {provider.transform_count} transforms are published"
             )
         matrices = published.matrices.numpy()
-        self.matrices = matrices if len(self._chosen) == self._count else matrices[self._chosen]
-
-    def write(self, time: float | None) -> None:
-        """Write the poses."""
-        self._rows.write(self.matrices, time)
-
-    def continue_in(self, layer: Sdf.Layer) -> None:
-        """Write the poses to another layer."""
-        self._rows.continue_in(layer)
+        self.poses.values = matrices if len(self._chosen) == self._count else matrices[self._chosen]
 
 
 class _PartMotion(Motion):
@@ -73,44 +80,36 @@ class _PartMotion(Motion):
 
     def __init__(
         self,
-        layer: Sdf.Layer,
         scene: SceneDescription,
         envs: Sequence[int],
-        bodies: BodyMotion,
+        bodies: Track,
         parts: Sequence[Placed],
         part_bodies: Sequence[int],
         rest: NDArray[np.float64],
     ):
         self._bodies = bodies
         self._body_rows = _part_rows(range(len(envs)), len(scene.bodies), part_bodies)
-        self._local = np.tile(rest, (len(envs), 1, 1))
-        self._rows = AttributeRows(layer, _matrix_paths(scene, envs, parts), self._local, encode_matrices)
+        self._poses = Track(_matrix_paths(scene, envs, parts), np.tile(rest, (len(envs), 1, 1)))
+        self.tracks = (self._poses,)
 
     def _place(self, in_env: NDArray[np.float64]) -> None:
         # A diverged body has no inverse; its parts come out as not finite, and are left alone.
-        bodies = self._bodies.matrices[self._body_rows]
+        bodies = self._bodies.values[self._body_rows]
         rotations = np.swapaxes(bodies[:, :3, :3], 1, 2)
-        self._local = in_env.copy()
-        self._local[:, 3, :3] -= bodies[:, 3, :3]
-        self._local[:, :, :3] = self._local[:, :, :3] @ rotations
-
-    def write(self, time: float | None) -> None:
-        """Write the poses."""
-        self._rows.write(self._local, time)
-
-    def continue_in(self, layer: Sdf.Layer) -> None:
-        """Write the poses to another layer."""
-        self._rows.continue_in(layer)
+        local = in_env.copy()
+        local[:, 3, :3] -= bodies[:, 3, :3]
+        local[:, :, :3] = local[:, :, :3] @ rotations
+        self._poses.values = local
 
 
 class CameraMotion(_PartMotion):
     """Cameras that track something; the others stand still on their bodies."""
 
-    def __init__(self, layer: Sdf.Layer, scene: SceneDescription, envs: Sequence[int], bodies: BodyMotion):
+    def __init__(self, scene: SceneDescription, envs: Sequence[int], bodies: Track):
         driven = driven_cameras(scene)
         cameras = [scene.cameras[index] for index in driven]
         rest = np.array([pose_matrix(camera.position, camera.quaternion) for camera in cameras]).reshape(-1, 4, 4)
-        super().__init__(layer, scene, envs, bodies, cameras, [camera.body for camera in cameras], rest)
+        super().__init__(scene, envs, bodies, cameras, [camera.body for camera in cameras], rest)
         self._indices = _part_rows(envs, len(scene.cameras), driven)
 
     def read(self, provider: SceneDataProvider) -> None:
@@ -123,14 +122,14 @@ class CameraMotion(_PartMotion):
 class LightMotion(_PartMotion):
     """Lights that track something; the others stand still on their bodies."""
 
-    def __init__(self, layer: Sdf.Layer, scene: SceneDescription, envs: Sequence[int], bodies: BodyMotion):
+    def __init__(self, scene: SceneDescription, envs: Sequence[int], bodies: Track):
         driven = driven_lights(scene)
         lights = [scene.lights[index] for index in driven]
         rest = aiming_matrices(
             np.array([light.position for light in lights]).reshape(-1, 3),
             np.array([light.direction for light in lights]).reshape(-1, 3),
         )
-        super().__init__(layer, scene, envs, bodies, lights, [light.body for light in lights], rest)
+        super().__init__(scene, envs, bodies, lights, [light.body for light in lights], rest)
         self._indices = _part_rows(envs, len(scene.lights), driven)
 
     def read(self, provider: SceneDataProvider) -> None:
@@ -148,7 +147,7 @@ class DeformableMotion(Motion):
     Read in one piece, so that a device is asked once.
     """
 
-    def __init__(self, layer: Sdf.Layer, scene: SceneDescription, envs: Sequence[int], provider: SceneDataProvider):
+    def __init__(self, scene: SceneDescription, envs: Sequence[int], provider: SceneDataProvider):
         published = {path: len(view) for path, view in provider.get_geometry_points().items()}
         parts = list(deformables(scene))
         moving = [
@@ -166,39 +165,27 @@ class DeformableMotion(Motion):
         self._buffer = wp.zeros(int(sizes.sum()), dtype=wp.vec3f, device=provider.device) if moving else None
         # From here on, points are those that the prims show.
         self._order = _joined([start + part.order for (_, part), start in zip(moving, starts, strict=True)], np.intp)
-        self._points = _joined([part.points[part.order] for _, part in moving], np.float32).reshape(-1, 3)
-        self._counts = np.array([len(part.order) for _, part in moving], np.intp)
-        self._starts = np.cumsum(self._counts) - self._counts
         self._margins = np.array([part.margin for _, part in moving], np.float32)[:, None]
         points, extents = ([Sdf.Path(f"{path}.{name}") for path, _ in moving] for name in ("points", "extent"))
-        self._point_rows = AttributeRows(layer, points, self._points, self._encode_points, self._counts)
-        self._extent_rows = AttributeRows(layer, extents, self._extents(), encode_boxes)
+        rest = _joined([part.points[part.order] for _, part in moving], np.float32).reshape(-1, 3)
+        self._points = Track(points, rest, np.array([len(part.order) for _, part in moving], np.intp))
+        self._starts = self._points.starts
+        self._extents = Track(extents, self._bounds(), np.full(len(moving), 2, np.intp))
+        self.tracks = (self._points, self._extents)
 
     def read(self, provider: SceneDataProvider) -> None:
         """Take the points."""
         if self._buffer is not None:
             provider.get_geometry_points(output=self._buffer, offsets=self._offsets)
-            self._points = self._buffer.numpy()[self._order]
+            self._points.values = self._buffer.numpy()[self._order]
+            self._extents.values = self._bounds()
 
-    def write(self, time: float | None) -> None:
-        """Write points and extents."""
-        self._point_rows.write(self._points, time)
-        self._extent_rows.write(self._extents(), time)
-
-    def continue_in(self, layer: Sdf.Layer) -> None:
-        """Write points and extents to another layer."""
-        self._point_rows.continue_in(layer)
-        self._extent_rows.continue_in(layer)
-
-    def _extents(self) -> NDArray[np.float32]:
+    def _bounds(self) -> NDArray[np.float32]:
+        """The lowest and the highest corner of each, in turn, `(2 * n, 3)`."""
         if not len(self._starts):
-            return np.empty((0, 2, 3), np.float32)
-        low, high = (bound.reduceat(self._points, self._starts) for bound in (np.minimum, np.maximum))
-        return np.stack((low - self._margins, high + self._margins), axis=1)
-
-    def _encode_points(self, values: NDArray, rows: NDArray[np.intp]) -> Sequence[Vt.Vec3fArray]:
-        spans = [slice(self._starts[row], self._starts[row] + self._counts[row]) for row in rows]
-        return [Vt.Vec3fArray.FromNumpy(values[span]) for span in spans]
+            return np.empty((0, 3), np.float32)
+        low, high = (bound.reduceat(self._points.values, self._starts) for bound in (np.minimum, np.maximum))
+        return np.stack((low - self._margins, high + self._margins), axis=1).reshape(-1, 3)
 
 
 def _matrix_paths(scene: SceneDescription, envs: Sequence[int], parts: Sequence[Placed]) -> list[Sdf.Path]:

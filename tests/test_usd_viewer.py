@@ -175,8 +175,8 @@ def test_what_diverged_keeps_its_last_pose(model, tmp_path, monkeypatch):
 
     def read_diverged(self, provider):
         read(self, provider)
-        self.matrices = self.matrices.copy()
-        self.matrices[model.nbody + 1] = np.nan
+        self.poses.values = self.poses.values.copy()
+        self.poses.values[model.nbody + 1] = np.nan
 
     with open_context(model, path, num_envs=2) as sim:
         sim.render()
@@ -239,8 +239,7 @@ class TestLong:
             (viewer,) = sim.visualizers
             for _ in range(40):
                 sim.step()
-                clip = viewer._recording._clip
-                assert clip.GetNumTimeSamplesForPath(ENV_BODY.format(0, "top") + ".xformOp:transform") <= 5
+                assert viewer._recording.nbytes <= 2 * self.LIMIT * 1e6
 
     def test_a_shorter_recording_takes_the_place_of_a_longer_one(self, model, tmp_path):
         path = tmp_path / "run.usda"
