@@ -5,7 +5,7 @@ import warp as wp
 from scene_data.formats import SceneDataFormat
 
 from .render_core.camera_tables import CameraPlaces, camera_pose
-from .render_core.divergence import is_healthy, is_healthy_rotation
+from .render_core.divergence import is_healthy, is_healthy_pose
 
 wp.set_module_options({"enable_backward": False})
 
@@ -31,17 +31,25 @@ BACK_GAP = wp.constant(1e-4)
 
 @wp.kernel
 def find_diverged(
-    vectors: wp.array[wp.vec3],
-    rotations: wp.array[wp.mat33],
+    bodies: SceneDataFormat.Vec3_Matrix33,
+    cameras: SceneDataFormat.Vec3_Matrix33,
+    points: wp.array[wp.vec3],
     diverged: wp.array[wp.int32],
 ):
-    """Flag the environments that hold a value which is not finite; either array may be empty."""
+    """Flag the environments that hold a value which is not finite; any of the arrays may be empty."""
     env, i = wp.tid()
-    count = wp.max(vectors.shape[0], rotations.shape[0]) / diverged.shape[0]
-    j = env * count + i
-    if vectors.shape[0] > 0 and not is_healthy(vectors[j]):
-        diverged[env] = 1
-    if rotations.shape[0] > 0 and not is_healthy_rotation(rotations[j]):
+    body_count = bodies.positions.shape[0] / diverged.shape[0]
+    camera_count = cameras.positions.shape[0] / diverged.shape[0]
+    point_count = points.shape[0] / diverged.shape[0]
+    if i < body_count:
+        body = env * body_count + i
+        if not is_healthy_pose(bodies.positions[body], bodies.orientations[body]):
+            diverged[env] = 1
+    if i < camera_count:
+        camera = env * camera_count + i
+        if not is_healthy_pose(cameras.positions[camera], cameras.orientations[camera]):
+            diverged[env] = 1
+    if i < point_count and not is_healthy(points[env * point_count + i]):
         diverged[env] = 1
 
 

@@ -150,7 +150,6 @@ class NewtonTracer:
         self._scene = scene
         self._device = device
         self._environments = wp.array(range(scene.num_envs), dtype=wp.int32, device=device)
-        self._none = tuple(wp.zeros(0, dtype=dtype, device=device) for dtype in (wp.vec3, wp.mat33))
         self._stages: dict[tuple[int, ...], NewtonStage] = {}
         for camera in cameras:
             groups = camera.options.geom_groups
@@ -202,16 +201,9 @@ class NewtonTracer:
     def _find_diverged(self, snapshot: RenderSnapshot) -> None:
         self.diverged.zero_()
         bodies, cameras, points = snapshot.transforms, snapshot.cameras, snapshot.points
-        vectors, matrices = self._none
-        for positions, rotations in (
-            (bodies.positions, bodies.orientations),
-            (cameras.positions, cameras.orientations) if cameras else (vectors, matrices),
-            (vectors if points is None else points, matrices),
-        ):
-            count = max(positions.shape[0], rotations.shape[0]) // snapshot.num_envs
-            if count:
-                dim, inputs = (snapshot.num_envs, count), [positions, rotations]
-                wp.launch(kernels.find_diverged, dim, inputs, [self.diverged], device=self._device)
+        sizes = [bodies.positions.size, cameras.positions.size if cameras else 0, 0 if points is None else points.size]
+        dim, inputs = (snapshot.num_envs, max(sizes) // snapshot.num_envs), [bodies, cameras or NO_POSES, points]
+        wp.launch(kernels.find_diverged, dim, inputs, [self.diverged], device=self._device)
 
     def _aim(self, view: _View, snapshot: RenderSnapshot) -> None:
         inputs = [

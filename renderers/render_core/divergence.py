@@ -2,7 +2,7 @@
 
 import warp as wp
 
-__all__ = ["is_healthy", "is_healthy_pose", "is_healthy_rotation"]
+__all__ = ["is_healthy", "is_healthy_pose"]
 
 # MuJoCo's own bound on what a healthy state holds (mjMAXVAL). Larger values overflow in float32 bounding boxes.
 MAX_VALUE = wp.constant(1.0e10)
@@ -16,7 +16,7 @@ def is_healthy(v: wp.vec3) -> bool:
 
 
 @wp.func
-def is_healthy_rotation(r: wp.mat33) -> bool:
+def _is_healthy_rotation(r: wp.mat33) -> bool:
     """Whether all of a matrix is."""
     return (
         is_healthy(wp.vec3(r[0, 0], r[0, 1], r[0, 2]))
@@ -28,4 +28,4 @@ def is_healthy_rotation(r: wp.mat33) -> bool:
 @wp.func
 def is_healthy_pose(position: wp.vec3, rotation: wp.mat33) -> bool:
     """Whether both are."""
-    return is_healthy(position) and is_healthy_rotation(rotation)
+    return is_healthy(position) and _is_healthy_rotation(rotation)
