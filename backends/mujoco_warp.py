@@ -13,6 +13,7 @@ from scene_data.backends.model_backend import ModelBackend
 from scene_data.backends.mujoco_contacts import warp_contacts
 from scene_data.backends.mujoco_warp_geometry import WarpGeometry
 from scene_data.contacts import Contacts
+from scene_data.env_times import EnvTimes
 from scene_data.formats import SceneDataFormat
 
 __all__ = ["MujocoWarpSceneDataBackend"]
@@ -146,7 +147,12 @@ class MujocoWarpSceneDataBackend(ModelBackend):
     @property
     def env_time_ns(self) -> NDArray[np.int64]:
         """Simulation time of each environment [ns], `(N,)`, a copy. Waits for the device."""
-        return np.rint(self.data.time.numpy().astype(np.float64) * 1e9).astype(np.int64)
+        return _nanoseconds(self.data.time)
+
+    def capture_env_times(self) -> EnvTimes:
+        """Note the present `env_time_ns` for whoever asks later; only that waits for the device."""
+        seconds = wp.clone(self.data.time)
+        return EnvTimes(lambda: _nanoseconds(seconds))
 
     # Never stale
 
@@ -201,6 +207,10 @@ class MujocoWarpSceneDataBackend(ModelBackend):
         if self.mj_model.nflexvert:
             self._points = SceneDataFormat.Points()
             self._points.points = data.flexvert_xpos.flatten()
+
+
+def _nanoseconds(seconds: wp.array) -> NDArray[np.int64]:
+    return np.rint(seconds.numpy().astype(np.float64) * 1e9).astype(np.int64)
 
 
 def _check_arguments(mj_model: Any, model: Any, data: Any) -> None:

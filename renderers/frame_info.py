@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scene_data.camera_frames import in_convention
+from scene_data.env_times import EnvTimes
 from scene_data.renderers.render_core.live_cameras import CameraRecord
 
 if TYPE_CHECKING:
@@ -20,25 +21,32 @@ class FrameInfo:
 
     Attributes:
         simulation_time_ns: Simulation time of the snapshot [ns].
-        env_time_ns: Time of each environment since its own reset [ns], int64 (N,); None where the engine keeps none.
         capture_id: Shared by the planes of one capture.
     """
 
     def __init__(
         self,
         simulation_time_ns: int,
-        env_time_ns: np.ndarray | None,
+        env_times: EnvTimes,
         capture_id: int,
         record: CameraRecord,
         camera_id: int,
         labels: Callable[[], dict[str, dict[int, str]]],
     ):
         self.simulation_time_ns = simulation_time_ns
-        self.env_time_ns = env_time_ns
         self.capture_id = capture_id
+        self._env_times = env_times
         self._record = record
         self._camera_id = camera_id
         self._labels = labels
+
+    @property
+    def env_time_ns(self) -> np.ndarray | None:
+        """Time of each environment since its own reset [ns], int64 (N,); None where the engine keeps none.
+
+        On a device it is waited for here, and not when the frame is made.
+        """
+        return self._env_times.nanoseconds
 
     @cached_property
     def id_to_labels(self) -> dict[str, dict[int, str]]:

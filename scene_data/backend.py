@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import warp as wp
 
+from scene_data.env_times import EnvTimes
 from scene_data.formats import SceneDataFormat
 
 if TYPE_CHECKING:
@@ -206,6 +207,11 @@ class SceneDataBackend:
     def env_time_ns(self) -> np.ndarray | None:
         """Simulation time of each environment [ns], int64 of shape (num_envs,), or None if they share one."""
         return None
+
+    def capture_env_times(self) -> EnvTimes:
+        """Note the present `env_time_ns` for whoever asks later. An engine on a device must not wait for it here."""
+        present = self.env_time_ns
+        return EnvTimes(lambda: present)
 
     # Never stale
 

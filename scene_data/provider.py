@@ -10,6 +10,7 @@ import warp as wp
 
 from scene_data.backend import SceneDataBackend, publication_device
 from scene_data.conversion import allocate_missing, bind
+from scene_data.env_times import EnvTimes
 from scene_data.formats import SceneDataFormat
 from scene_data.geometry import GeometryReader
 from scene_data.publication import PublicationReader
@@ -284,6 +285,10 @@ class SceneDataProvider:
     def env_time_ns(self) -> np.ndarray | None:
         """Simulation time of each environment [ns], int64 of shape (num_envs,), or None if they share one."""
         return self.backend.env_time_ns
+
+    def capture_env_times(self) -> EnvTimes:
+        """The present `env_time_ns` for whoever asks later, without waiting for the device now."""
+        return self.backend.capture_env_times()
 
     @contextmanager
     def consistent_read(self) -> Iterator[None]:

@@ -240,6 +240,23 @@ class TestIntrinsics:
 
 
 class TestInfo:
+    @pytest.mark.parametrize("render_mode", ["synchronous", "pipelined"])
+    def test_a_frame_of_an_engine_on_a_device_is_made_without_waiting_for_it(self, model, monkeypatch, render_mode):
+        with open_context(model, "mujoco_warp", render_mode=render_mode) as sim:
+            sim.step()
+            assert sim.cameras["top"].data["depth"].isfinite().any()
+
+            def wait(array):
+                raise AssertionError("an array was read on the host")
+
+            with monkeypatch.context() as stepping:
+                stepping.setattr(wp.array, "numpy", wait)
+                for _ in range(2):
+                    sim.step()
+                    data = sim.cameras["top"].data
+                    assert data["depth"].isfinite().any()
+            np.testing.assert_allclose(data.info.env_time_ns, data.info.simulation_time_ns, atol=5)
+
     @pytest.mark.parametrize("engine", ENGINES)
     def test_tells_poses_and_time_of_that_very_frame(self, model, engine):
         eye = CameraCfg("eye", 8, 8, ("depth",), mount=BodyMount("slab", (0, 0, 1), tuple(QUARTER)), options=OPTIONS)

@@ -16,6 +16,7 @@ from scene_data.backends.mujoco import MujocoSceneDataBackend
 from scene_data.backends.mujoco_batch import MujocoBatchSceneDataBackend
 from scene_data.formats import SceneDataFormat
 from scene_data.provider import SceneDataProvider
+from scene_data.renderers import SnapshotPool
 
 RIGS = {"host": HostRig, "batch": BatchRig, "warp": WarpRig}
 
@@ -156,6 +157,30 @@ def test_times(rig):
     rig.reset(0)
     assert rig.backend.env_time_ns[0] == 0
     assert rig.backend.simulation_time_ns == (8_000_000 if rig.num_envs > 1 else 0)
+
+
+def test_captured_times_stay_those_of_their_moment(rig):
+    rig.step()
+    captured = rig.backend.capture_env_times()
+    rig.step()
+    np.testing.assert_array_equal(captured.nanoseconds, [4_000_000] * rig.num_envs)
+    assert captured.nanoseconds is captured.nanoseconds
+
+
+def test_a_snapshot_does_not_wait_for_a_device(model, monkeypatch):
+    rig = WarpRig(model, announces_writes=True)
+    rig.step()
+    rig.backend.mark_transforms_written()
+    provider, pool = SceneDataProvider(rig.backend), SnapshotPool()
+    pool.activate(provider, 1)
+
+    def wait(array):
+        raise AssertionError("an array was read on the host")
+
+    with monkeypatch.context() as reading:
+        reading.setattr(wp.array, "numpy", wait)
+        snapshot = pool.acquire(provider, 1, simulation_time_ns=4_000_000).snapshot
+    np.testing.assert_array_equal(snapshot.env_times.nanoseconds, [4_000_000] * rig.num_envs)
 
 
 def timestamps(backend) -> list[int]:

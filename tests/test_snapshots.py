@@ -89,7 +89,7 @@ def test_environments_follow_one_another(model):
     pool.activate(provider, 1)
     snapshot = take(pool, provider, 1)
     assert snapshot.num_envs == 3
-    np.testing.assert_array_equal(snapshot.env_time_ns, [500_000_000, 0, 1_500_000_000])
+    np.testing.assert_array_equal(snapshot.env_times.nanoseconds, [500_000_000, 0, 1_500_000_000])
     bodies = snapshot.transforms.positions.numpy().reshape(3, model.nbody, 3)
     np.testing.assert_allclose(bodies[:, model.body("ball").id, 0], [0.1, 0.2, 0.3], rtol=1e-6)
     points = snapshot.points.numpy().reshape(3, model.nflexvert, 3)
@@ -128,7 +128,7 @@ def test_a_dropped_snapshot_is_released(provider, pool):
 def test_a_released_snapshot_shows_nothing(provider, pool):
     snapshot = take(pool, provider)
     snapshot.release()
-    for name in ("transforms", "cameras", "lights", "points", "env_time_ns", "num_envs", "device"):
+    for name in ("transforms", "cameras", "lights", "points", "env_times", "num_envs", "device"):
         with pytest.raises(RuntimeError, match="was released"):
             getattr(snapshot, name)
 
@@ -210,5 +210,6 @@ def test_a_backend_with_transforms_alone_will_do(model):
     provider, pool = SceneDataProvider(Plain()), SnapshotPool()
     pool.activate(provider, 1)
     snapshot = take(pool, provider, 1)
-    assert (snapshot.cameras, snapshot.lights, snapshot.points, snapshot.env_time_ns) == (None, None, None, None)
+    assert (snapshot.cameras, snapshot.lights, snapshot.points) == (None, None, None)
+    assert snapshot.env_times.nanoseconds is None
     assert snapshot.transforms.positions.shape == (model.nbody,)

@@ -5,6 +5,7 @@ import struct
 import numpy as np
 import pytest
 
+from scene_data.env_times import EnvTimes
 from scene_data.renderers import CameraDescriptor, FrameBoundary, PlaneKind
 from scene_data.renderers.render_core.camera_poses import CameraView
 from scene_data.renderers.render_core.publication import CameraFrames
@@ -45,7 +46,7 @@ def frames_of(
     rotations = np.stack([np.eye(3), np.eye(3) if rotation is None else rotation]).astype(np.float32)
     positions = np.stack([np.zeros(3), position]).astype(np.float32)
     view = CameraView(positions, rotations, pinholes)
-    return CameraFrames(camera, leases, (), stamp.capture_id, STAMP_NS, None, view)
+    return CameraFrames(camera, leases, (), stamp.capture_id, STAMP_NS, EnvTimes(lambda: None), view)
 
 
 def stream(encoding: str):

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-import numpy as np
+from scene_data.env_times import EnvTimes
 
 from .camera import CameraDescriptor
 from .camera_poses import CameraView
@@ -25,7 +25,7 @@ class CameraFrames:
         consumers: Ids of the consumers that were due.
         capture_id: Shared by the planes.
         simulation_time_ns: Simulation time of the snapshot [ns].
-        env_time_ns: Time of each environment since its own reset [ns], int64 (N,); None where the engine keeps none.
+        env_times: Time of each environment since its own reset, for whoever asks.
         view: Poses and projection of the camera in the snapshot.
     """
 
@@ -34,7 +34,7 @@ class CameraFrames:
     consumers: tuple[int, ...]
     capture_id: int
     simulation_time_ns: int
-    env_time_ns: np.ndarray | None
+    env_times: EnvTimes
     view: CameraView
 
     def release(self) -> None:

@@ -5,10 +5,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import warp as wp
 
 from scene_data.appearance_state import NOTHING_SET, AppearanceState
+from scene_data.env_times import EnvTimes
 from scene_data.formats import SceneDataFormat
 from scene_data.geometry_sources import PackedGeometry
 from scene_data.streams import work_order_of
@@ -59,9 +59,9 @@ class RenderSnapshot:
         return self._held.device
 
     @property
-    def env_time_ns(self) -> np.ndarray | None:
-        """Simulation time of each environment (num_envs,) int64 [ns]; None where they share one."""
-        return self._held.env_time_ns
+    def env_times(self) -> EnvTimes:
+        """Simulation time of each environment."""
+        return self._held.env_times
 
     @property
     def transforms(self) -> Any:
@@ -204,8 +204,7 @@ class _Slot:
         self.lights: Any = self._allocate(SceneDataFormat.Vec3_Direction, _length(lights))
         self.points = wp.zeros(point_count, dtype=wp.vec3, device=self.device) if point_count else None
         self.looks: dict[str, wp.array] = {}
-        env_time_ns = provider.env_time_ns
-        self.env_time_ns = None if env_time_ns is None else np.zeros_like(env_time_ns)
+        self.env_times = EnvTimes(lambda: None)
         self._order = work_order_of(self.device)
         self._filled, self._read = self._order.new_event(), self._order.new_event()
 
@@ -222,9 +221,7 @@ class _Slot:
             if self.points is not None:
                 provider.get_geometry_points(output=self.points, offsets=self._offsets)
             self._copy_looks(provider.backend.get_model_looks())
-            env_time_ns = provider.env_time_ns
-            if self.env_time_ns is not None and env_time_ns is not None:
-                np.copyto(self.env_time_ns, env_time_ns)
+            self.env_times = provider.capture_env_times()
             self._order.complete(self._filled)
             return provider.simulation_time_ns if simulation_time_ns is None else int(simulation_time_ns)
 

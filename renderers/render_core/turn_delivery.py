@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
+from scene_data.env_times import EnvTimes
 
 from ..frame_info import FrameInfo
 from .camera_poses import CameraPoses
@@ -28,7 +28,7 @@ class Turn:
     plans: tuple[RenderPlan, ...]
     snapshot: RenderSnapshot
     simulation_time_ns: int
-    env_time_ns: np.ndarray | None
+    env_times: EnvTimes
     version: StateVersion
     record: CameraRecord
 
@@ -80,7 +80,7 @@ class TurnDelivery:
         capture_id = max((lease.stamp.capture_id for lease in leases.values()), default=0)
         sensor = self._sensors[plan.camera_id]
         labels = sensor.seat.makers.id_to_labels
-        info = FrameInfo(turn.simulation_time_ns, turn.env_time_ns, capture_id, turn.record, plan.camera_id, labels)
+        info = FrameInfo(turn.simulation_time_ns, turn.env_times, capture_id, turn.record, plan.camera_id, labels)
         if sensor.take(leases, info, turn.version, turn_count, sensor.consumer in plan.consumers):
             self._core.mark_delivered(plan, sensor.consumer)
         if leases and self.is_for_transports(plan):
@@ -97,7 +97,7 @@ class TurnDelivery:
                 plane: lease for plane in leases if (lease := self._core.acquire_latest(camera.id, plane, capture_id))
             }
             frames = CameraFrames(
-                camera, own, plan.consumers, capture_id, turn.simulation_time_ns, turn.env_time_ns, view
+                camera, own, plan.consumers, capture_id, turn.simulation_time_ns, turn.env_times, view
             )
             for consumer in transport.deliver(frames):
                 self._core.mark_delivered(plan, consumer)

@@ -113,7 +113,7 @@ class TurnSequence:
             record = generation.live.capture(snapshot)
             for_transports = (plan.camera_id for plan in plans if generation.delivery.is_for_transports(plan))
             generation.poses.capture(snapshot, for_transports)
-            return Turn(plans, snapshot, now, state.provider.env_time_ns, self._version(), record)
+            return Turn(plans, snapshot, now, snapshot.env_times, self._version(), record)
 
     def begin_where_moved(self, wanted: Collection[Sensor]) -> Turn | FrameStatus:
         """A turn for cameras whose state has moved since their frames, and for others that were read since theirs."""
