@@ -11,7 +11,6 @@ wp.set_module_options({"enable_backward": False})
 
 __all__ = [
     "aim_camera",
-    "find_diverged",
     "place_bodies",
     "place_points",
     "resolve_colours",
@@ -29,68 +28,56 @@ OPAQUE = wp.constant(wp.uint32(0xFF000000))
 BACK_GAP = wp.constant(1e-4)
 
 
-@wp.kernel
-def find_diverged(
-    bodies: SceneDataFormat.Vec3_Matrix33,
-    cameras: SceneDataFormat.Vec3_Matrix33,
-    points: wp.array[wp.vec3],
-    diverged: wp.array[wp.int32],
-):
-    """Flag the environments that hold a value which is not finite; any of the arrays may be empty."""
-    env, i = wp.tid()
-    body_count = bodies.positions.shape[0] / diverged.shape[0]
-    camera_count = cameras.positions.shape[0] / diverged.shape[0]
-    point_count = points.shape[0] / diverged.shape[0]
-    if i < body_count:
-        body = env * body_count + i
-        if not is_healthy_pose(bodies.positions[body], bodies.orientations[body]):
-            diverged[env] = 1
-    if i < camera_count:
-        camera = env * camera_count + i
-        if not is_healthy_pose(cameras.positions[camera], cameras.orientations[camera]):
-            diverged[env] = 1
-    if i < point_count and not is_healthy(points[env * point_count + i]):
-        diverged[env] = 1
+# An environment that holds a value which is not finite is flagged where that value is met, and blanked in the end; what
+# would spoil the boxes of the tracer is replaced.
 
 
 @wp.kernel
 def place_bodies(
     positions: wp.array[wp.vec3],
     rotations: wp.array[wp.mat33],
-    diverged: wp.array[wp.int32],
     body_q: wp.array[wp.transform],
+    diverged: wp.array[wp.int32],
 ):
-    """Poses of the bodies; those of a diverged environment are parked at the origin, and its pixels blanked later."""
+    """Poses of the bodies."""
     i = wp.tid()
     pose = wp.transform_identity(dtype=float)
-    if diverged[i / (body_q.shape[0] / diverged.shape[0])] == 0:
+    if is_healthy_pose(positions[i], rotations[i]):
         pose = wp.transform(positions[i], wp.normalize(wp.quat_from_matrix(rotations[i])))
+    else:
+        diverged[i / (body_q.shape[0] / diverged.shape[0])] = 1
     body_q[i] = pose
+
+
+@wp.func
+def _point(points: wp.array[wp.vec3], i: int) -> wp.vec3:
+    point = points[i]
+    if not is_healthy(point):
+        point = wp.vec3(0.0)
+    return point
 
 
 @wp.kernel
 def place_points(
     points: wp.array[wp.vec3],
-    diverged: wp.array[wp.int32],
     fronts: wp.array[wp.vec3i],
     particle_q: wp.array[wp.vec3],
+    diverged: wp.array[wp.int32],
 ):
-    """Positions of the points, parked like the bodies, and of what backs their triangles, a hair behind them."""
+    """Positions of the points, and of what backs their triangles, a hair behind them."""
     env, i = wp.tid()
     count = points.shape[0] / diverged.shape[0]
+    first = env * count
     particle = env * (count + 3 * fronts.shape[0])
-    is_placed = diverged[env] == 0
-    a, b, c = wp.vec3(0.0), wp.vec3(0.0), wp.vec3(0.0)
     if i < count:
-        if is_placed:
-            a = points[env * count + i]
-        particle_q[particle + i] = a
+        if not is_healthy(points[first + i]):
+            diverged[env] = 1
+        particle_q[particle + i] = _point(points, first + i)
     else:
-        if is_placed:
-            front = fronts[i - count]
-            a = points[env * count + front[0]]
-            b = points[env * count + front[1]]
-            c = points[env * count + front[2]]
+        front = fronts[i - count]
+        a = _point(points, first + front[0])
+        b = _point(points, first + front[1])
+        c = _point(points, first + front[2])
         behind = -BACK_GAP * wp.normalize(wp.cross(b - a, c - a))
         particle += count + 3 * (i - count)
         particle_q[particle] = c + behind
@@ -103,18 +90,20 @@ def aim_camera(
     camera: int,
     body_count: int,
     model_camera_count: int,
-    diverged: wp.array[wp.int32],
     bodies: SceneDataFormat.Vec3_Matrix33,
     model_cameras: SceneDataFormat.Vec3_Matrix33,
     places: CameraPlaces,
     views: wp.array[wp.transform],
+    diverged: wp.array[wp.int32],
 ):
     """Poses of one camera in all environments."""
     env = wp.tid()
+    p, r = camera_pose(env, camera, body_count, model_camera_count, bodies, model_cameras, places)
     pose = wp.transform_identity(dtype=float)
-    if diverged[env] == 0:
-        p, r = camera_pose(env, camera, body_count, model_camera_count, bodies, model_cameras, places)
+    if is_healthy_pose(p, r):
         pose = wp.transform(p, wp.normalize(wp.quat_from_matrix(r)))
+    else:
+        diverged[env] = 1
     views[env] = pose
 
 

@@ -88,12 +88,12 @@ class NewtonStage:
         self._dressed = appearance
 
     def place(self, snapshot: RenderSnapshot, diverged: wp.array) -> None:
-        """Bring bodies and points to where the snapshot has them."""
+        """Bring bodies and points to where the snapshot has them, and flag environments that have diverged."""
         bodies, device = snapshot.transforms, diverged.device
-        inputs = [bodies.positions, bodies.orientations, diverged]
-        wp.launch(kernels.place_bodies, self.model.body_count, inputs, [self.state.body_q], device=device)
+        inputs, outputs = [bodies.positions, bodies.orientations], [self.state.body_q, diverged]
+        wp.launch(kernels.place_bodies, self.model.body_count, inputs, outputs, device=device)
         if self.model.particle_count:
-            inputs, outputs = [snapshot.points, diverged, self._fronts], [self.state.particle_q]
+            inputs, outputs = [snapshot.points, self._fronts], [self.state.particle_q, diverged]
             backs = self._fronts.size  # of three particles each, placed together
             dim = (diverged.size, self.model.particle_count // diverged.size - 2 * backs)
             wp.launch(kernels.place_points, dim, inputs, outputs, device=device)

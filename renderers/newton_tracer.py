@@ -178,16 +178,15 @@ class NewtonTracer:
         """
         snapshot.begin_read()
         self.tables.apply(snapshot.camera_settings)
-        self._find_diverged(snapshot)
-        placed = set()
-        for camera_id, planes in frames.items():
-            view = self._views[camera_id]
-            groups = view.camera.options.geom_groups
-            if groups not in placed:
-                self._stages[groups].dress(snapshot.appearance)
-                self._stages[groups].place(snapshot, self.diverged)
-                placed.add(groups)
+        self.diverged.zero_()
+        views = [self._views[camera_id] for camera_id in frames]
+        # All before the first image, which has to be blank wherever any of this meets what is not finite.
+        for groups in {view.camera.options.geom_groups for view in views}:
+            self._stages[groups].dress(snapshot.appearance)
+            self._stages[groups].place(snapshot, self.diverged)
+        for view in views:
             self._aim(view, snapshot)
+        for view, planes in zip(views, frames.values(), strict=True):
             self._compile(view, _sources(planes))
             # One camera after another: the sensor remembers what it was asked for last.
             tiles = self._tiles(view, view.pinholes(snapshot))
@@ -198,24 +197,16 @@ class NewtonTracer:
         """End the threads."""
         self._crew.close()
 
-    def _find_diverged(self, snapshot: RenderSnapshot) -> None:
-        self.diverged.zero_()
-        bodies, cameras, points = snapshot.transforms, snapshot.cameras, snapshot.points
-        sizes = [bodies.positions.size, cameras.positions.size if cameras else 0, 0 if points is None else points.size]
-        dim, inputs = (snapshot.num_envs, max(sizes) // snapshot.num_envs), [bodies, cameras or NO_POSES, points]
-        wp.launch(kernels.find_diverged, dim, inputs, [self.diverged], device=self._device)
-
     def _aim(self, view: _View, snapshot: RenderSnapshot) -> None:
         inputs = [
             view.index,
             len(self._scene.bodies),
             len(self._scene.cameras),
-            self.diverged,
             snapshot.transforms,
             snapshot.cameras or NO_POSES,
             self.tables.places,
         ]
-        wp.launch(kernels.aim_camera, snapshot.num_envs, inputs, [view.poses], device=self._device)
+        wp.launch(kernels.aim_camera, snapshot.num_envs, inputs, [view.poses, self.diverged], device=self._device)
 
     def _compile(self, view: _View, sources: frozenset[_Source]) -> None:
         """Have the kernel for these outputs, which Warp must not compile on several threads at once."""

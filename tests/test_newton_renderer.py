@@ -153,6 +153,21 @@ def test_a_diverged_environment_is_blanked_and_heals(value, model, states, camer
         np.testing.assert_array_equal(frame, frames[key])
 
 
+def test_a_camera_without_a_place_blanks_its_environment_for_the_cameras_before_it_too(
+    model, states, cameras, studio, frames
+):
+    broken = mujoco.MjData(model)
+    mujoco.mj_forward(model, broken)
+    broken.cam("eye").xpos[:] = np.nan
+    plans = [studio.plan(cameras["front"]), studio.plan(cameras["eye"])]
+    sick = studio.shoot([broken, *states[1:]], plans)
+    np.testing.assert_array_equal(studio.backend.blank_environments, [0])
+    for (camera, plane), frame in sick.items():
+        np.testing.assert_array_equal(frame[1:], frames[camera, plane][1:])
+        if plane is SEG:
+            np.testing.assert_array_equal(frame[0], -1)
+
+
 def test_some_planes_equal_the_whole_turn_and_what_has_no_room_stops_nobody(model, states, cameras, frames):
     camera = cameras["front"]
     studio = Studio(NewtonRenderBackend(), model, [camera], max_slots=1)
@@ -268,6 +283,12 @@ def test_a_cloth_is_seen_from_both_sides():
     cameras = [CameraDescriptor(i, name, WIDTH, HEIGHT, planes) for i, name in ((1, "above"), (2, "below"))]
     studio = Studio(NewtonRenderBackend(), model, cameras)
     frames = studio.shoot([state])
+    state.flexvert_xpos[5, 2] = np.nan
+    sick = studio.shoot([state])
+    assert all(np.isposinf(sick[camera.id, DEPTH]).all() for camera in cameras)
+    mujoco.mj_forward(model, state)
+    for key, frame in studio.shoot([state]).items():
+        np.testing.assert_array_equal(frame, frames[key])
     studio.close()
     on_cloth = (frames[1, SEG] == (0, FLEX)).all(axis=-1)
     assert on_cloth.sum() > 100  # without holes
