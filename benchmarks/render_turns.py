@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 import mujoco_warp as mjw
 import warp as wp
-from render_ways import Crowd, DirectRender, Picture, Turns, interleave, median_ratio, timed
+from render_ways import Crowd, DirectRender, Picture, Turns, TwoCores, interleave, median_ratio, timed
 from rich.console import Console
 from rich.table import Table
 
@@ -49,13 +49,13 @@ def compare(console: Console) -> None:
     table = Table(title="Turns beside mujoco_warp.render (limits: one thread 0.95, all threads on 2 idle cores 1.6)")
     for name in ("scene", "environments", "picture", "mujoco_warp.render", "one thread", "all threads", "cores"):
         table.add_column(name, justify="left" if name in ("scene", "picture") else "right")
+    is_quiet = TwoCores()
     for scene, num_envs, picture in CASES:
         crowd = Crowd(scene, num_envs)
         one = Turns(crowd, picture, MujocoWarpRenderBackend(1))
         every = Turns(crowd, picture, MujocoWarpRenderBackend())
         ways: dict[str, Callable[[], None]] = {"direct": DirectRender(crowd, picture), "one": one, "all": every}
-        interleave(ways, 2)
-        times = interleave(ways, ROUNDS)
+        times, _, _ = interleave(ways, ROUNDS, is_quiet)
         one.close()
         every.close()
         table.add_row(

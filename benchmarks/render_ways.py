@@ -1,14 +1,15 @@
 """The ways to draw a crowd that the render benchmarks compare: ours, and three that users would otherwise take.
 
-Each way is a callable that draws one picture of every environment, and nothing else: poses are up to date for all of
-them, and buffers, kernels and graphics contexts are ready. All draw the same camera of the same states with shadows
-and textures.
+Each way is a callable that draws one picture of every environment from the poses in the engine's arrays, which are up
+to date, and nothing else: buffers, kernels and graphics contexts are ready. All draw the same camera of the same states
+with shadows and textures.
 """
 
 import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -34,7 +35,8 @@ SCENES = {
     "aloha": (TEST_DATA / "aloha_pot" / "scene.xml", "teleoperator_pov"),  # two arms of meshes
 }
 _SPREAD = {int(mujoco.mjtJoint.mjJNT_HINGE): 0.3, int(mujoco.mjtJoint.mjJNT_SLIDE): 0.01}
-BURST_S = 0.1
+BURST_S, SETTLE_S = 0.1, 0.15
+TWO_CORES, WHOLE_CORE, TRIES = 1.7, 1.15, 5
 PLANES = {"rgb": PlaneKind.RGB, "depth": PlaneKind.DEPTH, "segmentation": PlaneKind.SEGMENTATION}
 
 
@@ -140,6 +142,19 @@ class DirectRender:
         pass
 
 
+@wp.kernel(enable_backward=False)
+def _poses_of_bodies(xpos: wp.array2d[wp.vec3], xquat: wp.array2d[wp.quat], body_q: wp.array[wp.transform]):
+    env, body = wp.tid()
+    q = xquat[env, body]  # MuJoCo's order: w first
+    body_q[env * xpos.shape[1] + body] = wp.transform(xpos[env, body], wp.quat(q[1], q[2], q[3], q[0]))
+
+
+@wp.kernel(enable_backward=False)
+def _poses_of_eyes(xpos: wp.array2d[wp.vec3], xmat: wp.array2d[wp.mat33], camera: int, eyes: wp.array[wp.transform]):
+    env = wp.tid()
+    eyes[env] = wp.transform(xpos[env, camera], wp.quat_from_matrix(xmat[env, camera]))
+
+
 class NewtonSensor:
     """Newton's `SensorCamera` on a Newton model of the scene, with a sun that casts shadows."""
 
@@ -154,18 +169,11 @@ class NewtonSensor:
         scene = crowd.backend.describe_scene()
         self.model: newton.Model = build_newton_look(scene, is_drawn=lambda part: part.group in shown).model
         self.state = self.model.state()
-        quaternions = crowd.data.xquat.numpy()[..., [1, 2, 3, 0]]
-        poses = np.concatenate((crowd.data.xpos.numpy(), quaternions), axis=-1).reshape(-1, 7)
-        assert self.state.body_q is not None
-        self.state.body_q.assign(poses)
+        self.crowd = crowd
+        crowd.backend  # noqa: B018  (brings the poses up to date)
         self.sensor = SensorCamera(self.model)
         self.sensor.create_default_light(enable_shadows=True)
-        eyes = np.empty((crowd.num_envs, 7), dtype=np.float32)
-        for eye, data in zip(eyes, crowd.states, strict=True):
-            quaternion = np.empty(4)
-            mujoco.mju_mat2Quat(quaternion, data.cam_xmat[crowd.camera])
-            eye[:] = (*data.cam_xpos[crowd.camera], *quaternion[[1, 2, 3, 0]])
-        self.eyes = wp.array(eyes, dtype=wp.transformf)
+        self.eyes = wp.zeros(crowd.num_envs, dtype=wp.transformf)
         angle = float(np.deg2rad(crowd.mj_model.cam_fovy[crowd.camera]))
         self.rays = self.sensor.compute_camera_rays_pinhole(picture.width, picture.height, camera_fov=angle)
         self.images = {}
@@ -175,6 +183,9 @@ class NewtonSensor:
         self.config = SensorCamera.RenderConfig(enable_textures=True, enable_shadows=True)
 
     def __call__(self) -> None:
+        data, camera = self.crowd.data, self.crowd.camera
+        wp.launch(_poses_of_bodies, data.xpos.shape, [data.xpos, data.xquat], [self.state.body_q])
+        wp.launch(_poses_of_eyes, self.eyes.shape, [data.cam_xpos, data.cam_xmat, camera], [self.eyes])
         self.model.bvh_refit_shapes(self.state)
         self.sensor.update(self.state, self.eyes, self.rays, **self.images, render_config=self.config)
         wp.synchronize_device(self.model.device)
@@ -234,25 +245,76 @@ def timed(way: Callable[[], None]) -> Timing:
 
 
 def burst(way: Callable[[], None]) -> Timing:
-    """The mean of calls for a while, but for the first of several: it finds cores and caches as others left them."""
+    """The mean of calls for a while, after some that find caches, and a second core, as other ways left them."""
     marks = [(time.perf_counter(), time.process_time())]
-    while marks[-1][0] - marks[0][0] < BURST_S:
+    start = marks[0][0]
+    while marks[-1][0] < start + SETTLE_S + BURST_S:
         way()
         marks.append((time.perf_counter(), time.process_time()))
-    first = 1 if len(marks) > 2 else 0
+    first = next(i for i, (at, _) in enumerate(marks) if at >= start + SETTLE_S or i == len(marks) - 2)
+    wall, cores = (end - begin for begin, end in zip(marks[first], marks[-1], strict=True))
     calls = len(marks) - 1 - first
-    wall, cores = (end - start for start, end in zip(marks[first], marks[-1], strict=True))
     return Timing(wall / calls, cores / calls)
 
 
-def interleave(ways: Mapping[str, Callable[[], None]], rounds: int) -> dict[str, list[Timing]]:
-    """Times of all ways, a burst of each in each round, and in the opposite order in every other round."""
-    times: dict[str, list[Timing]] = {name: [] for name in ways}
+class TwoCores:
+    """Tells whether the machine has two whole cores to give at present; virtual ones share real ones at times.
+
+    One peer is then as fast as it ever was, and two at once are little slower.
+    """
+
+    def __init__(self):
+        crowd = Crowd("humanoid", 16)
+        self._peers = [NewtonSensor(crowd, Picture(64, 64, ("depth",))) for _ in range(2)]
+        self._other = ThreadPoolExecutor(1)
+        self._best = float("inf")
+        for peer in self._peers:
+            peer()
+
+    def __call__(self) -> bool:
+        alone = min(timed(self._peers[0]).wall for _ in range(3))
+        both = min(timed(self._together).wall for _ in range(6))
+        self._best = min(self._best, alone)
+        return 2.0 * alone / both >= TWO_CORES and alone <= WHOLE_CORE * self._best
+
+    def _together(self) -> None:
+        other = self._other.submit(self._peers[1])
+        self._peers[0]()
+        other.result()
+
+
+def interleave(
+    ways: Mapping[str, Callable[[], None]], rounds: int, is_quiet: Callable[[], bool], seconds: float = float("inf")
+) -> tuple[dict[str, list[Timing]], int, int]:
+    """Times of all ways, a burst of each in each round, and in the opposite order in every other round.
+
+    A burst is repeated while the machine is not quiet, a few times.
+
+    Args:
+        ways: What is measured.
+        rounds: How many rounds at most.
+        is_quiet: Whether the machine is quiet at the moment.
+        seconds: No further pair of rounds begins after this time.
+
+    Returns:
+        The times in rounds that were quiet all along, or in all rounds if none was; how many were quiet, of how many.
+    """
+    kept: list[dict[str, Timing]] = []
+    others: list[dict[str, Timing]] = []
+    end = time.monotonic() + seconds
     for index in range(rounds):
+        if index and index % 2 == 0 and time.monotonic() > end:
+            break
         order = list(ways.items())
+        times, was_quiet = {}, True
         for name, way in order if index % 2 == 0 else reversed(order):
-            times[name].append(burst(way))
-    return times
+            for _ in range(TRIES):
+                times[name] = burst(way)
+                if is_now := is_quiet():
+                    break
+            was_quiet = was_quiet and is_now
+        (kept if was_quiet else others).append(times)
+    return {name: [times[name] for times in kept or others] for name in ways}, len(kept), len(kept) + len(others)
 
 
 def median_ratio(peer: list[Timing], ours: list[Timing], of: str = "wall") -> float:
