@@ -62,7 +62,7 @@ class Options:
     planes: tuple[str, ...] = ("rgb+depth", "depth")
     """Of rgb, depth and segmentation, joined by +."""
     cell_seconds: float = 40.0
-    """Time that a cell may take. Cells that would take more for two rounds are left out, and the table says so."""
+    """Time after which a cell begins no further rounds. Cells in which two take longer are left out, as the table says."""
     quick: bool = False
     """A few small cells."""
 
