@@ -5,8 +5,10 @@ one at a time, which threads share on the CPU. What it draws passes through a sc
 each thread.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -68,26 +70,72 @@ _PIXEL = {
 _SHADED = frozenset({PlaneKind.RGB, PlaneKind.RGBA, PlaneKind.RGB_HDR})
 
 
+@dataclass(frozen=True, eq=False)
+class _Environments:
+    """What a tracer knows of each environment.
+
+    Attributes:
+        indices: Their numbers (N,) int32.
+        diverged: 1 for each that is to be blank (N,) int32.
+        intrinsic: How each camera projects in each, as in `CameraTables` (N, C).
+    """
+
+    indices: wp.array
+    diverged: wp.array
+    intrinsic: wp.array
+
+
+class _Piece:
+    """A tile of one camera's images, and what belongs to it of arrays that stay: cut out once, and not in each turn."""
+
+    def __init__(self, tile: Tile, view: "_View", environments: _Environments):
+        self.tile = tile
+        self.size = tile.envs.stop - tile.envs.start, tile.rows.stop - tile.rows.start, view.camera.width
+        self.pixels = slice(tile.rows.start * view.camera.width, tile.rows.stop * view.camera.width)
+        self.poses = view.poses[tile.envs]
+        self.rays = view.rays[tile.rows]
+        self.environments = environments.indices[tile.envs]
+        self.diverged = environments.diverged[tile.envs]
+        self.intrinsic = environments.intrinsic[tile.envs]
+
+
 class _View:
     """One camera: its place in the tables, its rays, and how its images are cut."""
 
-    def __init__(self, index: int, camera: CameraDescriptor, projection: Any, threads: int, device: wp.Device):
+    def __init__(
+        self, index: int, camera: CameraDescriptor, projection: Any, environments: _Environments, threads: int
+    ):
+        device = environments.indices.device
         self.index = index
         self.camera = camera
         self.is_orthographic = isinstance(projection, Orthographic)
         self.configured = _distinct(pinholes_of(projection, camera))
         self._pinhole: tuple[float, ...] = ()
+        self._environments = environments
         self.poses = wp.zeros(camera.num_envs, dtype=wp.transform, device=device)
         self.rays = wp.empty((camera.height, camera.width, 1, 2), dtype=wp.vec3, device=device)
         shaded = not _SHADED.isdisjoint(camera.planes)
         size = camera.num_envs, camera.height, camera.width
-        self.tiles = image_tiles(*size, threads, is_cpu=device.is_cpu, shaded=shaded)
+        tiles = image_tiles(*size, threads, is_cpu=device.is_cpu, shaded=shaded)
+        self.pieces = [_Piece(tile, self, environments) for tile in tiles]
         self.config = SensorCamera.RenderConfig(
             enable_textures=camera.options.textures,
             enable_shadows=camera.options.shadows,
             enable_particles=False,
             max_distance=_MAX_DISTANCE,
         )
+
+    @cached_property
+    def images(self) -> list[_Piece]:
+        """Whole images, one for each environment."""
+        whole = slice(0, self.camera.height)
+        tiles = [Tile(slice(env, env + 1), whole) for env in range(self.camera.num_envs)]
+        return [_Piece(tile, self, self._environments) for tile in tiles]
+
+    @cached_property
+    def first_row(self) -> _Piece:
+        """As little as can be drawn."""
+        return _Piece(Tile(slice(0, 1), slice(0, 1)), self, self._environments)
 
     def pinholes(self, snapshot: RenderSnapshot) -> list[tuple[float, ...]]:
         """(fx, fy, cx, cy) in force: one for all environments, or one for each."""
@@ -118,16 +166,21 @@ class _Scratch:
     def __init__(self, device: wp.Device):
         self._device = device
         self._arrays: dict[str, wp.array] = {}
+        self._parts: dict[tuple[str, tuple[int, ...]], wp.array] = {}
 
     def take(self, name: str, dtype: Any, shape: tuple[int, ...]) -> wp.array:
         """An array of any content. Arrays of one name are the same memory."""
-        count = 1
-        for length in shape:
-            count *= length
+        part = self._parts.get((name, shape))
+        if part is None:
+            part = self._parts[name, shape] = self._array(name, dtype, math.prod(shape)).reshape(shape)
+        return part
+
+    def _array(self, name: str, dtype: Any, count: int) -> wp.array:
         array = self._arrays.get(name)
         if array is None or array.size < count:
             array = self._arrays[name] = wp.empty(count, dtype=dtype, device=self._device)
-        return array[:count].reshape(shape)
+            self._parts = {key: part for key, part in self._parts.items() if key[0] != name}
+        return array[:count]
 
 
 class NewtonTracer:
@@ -149,7 +202,6 @@ class NewtonTracer:
         self.diverged = wp.zeros(scene.num_envs, dtype=wp.int32, device=device)
         self._scene = scene
         self._device = device
-        self._environments = wp.array(range(scene.num_envs), dtype=wp.int32, device=device)
         self._stages: dict[tuple[int, ...], NewtonStage] = {}
         for camera in cameras:
             groups = camera.options.geom_groups
@@ -158,8 +210,10 @@ class NewtonTracer:
         self._crew = Crew(threads if device.is_cpu else 1)
         self._scratch = [_Scratch(device) for _ in range(self._crew.size)]
         self._compiled: WeakKeyDictionary[SensorCamera, set[tuple[int, frozenset[_Source]]]] = WeakKeyDictionary()
+        indices = wp.array(range(scene.num_envs), dtype=wp.int32, device=device)
+        environments = _Environments(indices, self.diverged, self.tables.intrinsic)
         self._views = {
-            camera.id: _View(index, camera, projection, self._crew.size, device)
+            camera.id: _View(index, camera, projection, environments, self._crew.size)
             for index, (camera, projection) in enumerate(zip(cameras, self.tables.projections, strict=True))
         }
         try:
@@ -189,8 +243,7 @@ class NewtonTracer:
         for view, planes in zip(views, frames.values(), strict=True):
             self._compile(view, _sources(planes))
             # One camera after another: the sensor remembers what it was asked for last.
-            tiles = self._tiles(view, view.pinholes(snapshot))
-            self._crew.run(self._jobs(view, tiles, planes), [tile.effort for tile in tiles])
+            self._draw_all(view, view.pinholes(snapshot), planes)
         snapshot.end_read()
 
     def close(self) -> None:
@@ -214,68 +267,69 @@ class NewtonTracer:
         compiled = self._compiled.setdefault(stage.sensor, set())
         if (view.index, sources) not in compiled:
             view.aim(view.configured[0])
-            self._trace(view, sources, Tile(slice(0, 1), slice(0, 1)), view.rays, self._scratch[0])
+            self._trace(view, sources, view.first_row, view.first_row.rays, self._scratch[0])
             compiled.add((view.index, sources))
 
-    def _tiles(self, view: _View, pinholes: list[tuple[float, ...]]) -> list[Tile]:
-        """The tiles of a camera: whole images, one by one, where each environment projects in its own way."""
-        if len(pinholes) == 1:
-            view.aim(pinholes[0])
-            return view.tiles
-        whole = slice(0, view.camera.height)
-        return [Tile(slice(env, env + 1), whole, pinhole) for env, pinhole in enumerate(pinholes)]
-
-    def _jobs(self, view: _View, tiles: list[Tile], planes: Mapping[PlaneKind, wp.array]) -> list[Job]:
-        """What draws these tiles of a camera."""
+    def _draw_all(self, view: _View, pinholes: list[tuple[float, ...]], planes: Mapping[PlaneKind, wp.array]) -> None:
+        """Draw all images of a camera: one by one, with rays of its own, where each environment projects in its way."""
         frames = {plane: _by_pixel(plane, frame) for plane, frame in planes.items()}
-        return [lambda member, tile=tile: self._draw(view, frames, tile, member) for tile in tiles]
+        is_shared = len(pinholes) == 1
+        pieces = view.pieces if is_shared else view.images
+        if is_shared:
+            view.aim(pinholes[0])
+        sources, own = _sources(planes), [None] * len(pieces) if is_shared else pinholes
+        jobs: list[Job] = [
+            lambda member, piece=piece, pinhole=pinhole: self._draw(view, frames, sources, piece, pinhole, member)
+            for piece, pinhole in zip(pieces, own, strict=True)
+        ]
+        self._crew.run(jobs, [piece.tile.effort for piece in pieces])
 
-    def _draw(self, view: _View, frames: Mapping[PlaneKind, wp.array], tile: Tile, member: int) -> None:
-        """Draw a tile, with the rays that all environments share or with rays of its own."""
-        scratch, rays = self._scratch[member], view.rays
-        if tile.pinhole is not None:
+    def _draw(
+        self,
+        view: _View,
+        frames: Mapping[PlaneKind, wp.array],
+        sources: Set[_Source],
+        piece: _Piece,
+        pinhole: tuple[float, ...] | None,
+        member: int,
+    ) -> None:
+        """Draw a piece, with the rays that all environments share or with rays of its own."""
+        scratch, rays = self._scratch[member], piece.rays
+        if pinhole is not None:
             rays = scratch.take("rays", wp.vec3, rays.shape)
-            view.cast(tile.pinhole, rays)
-        images = self._trace(view, _sources(frames), tile, rays, scratch)
-        pixels = slice(tile.rows.start * view.camera.width, tile.rows.stop * view.camera.width)
+            view.cast(pinhole, rays)
+        self._trace(view, sources, piece, rays, scratch)
         for plane, frame in frames.items():
-            self._resolve(view, plane, tile, images, frame[tile.envs, pixels])
+            self._resolve(view, plane, piece, scratch, frame[piece.tile.envs, piece.pixels])
 
-    def _trace(
-        self, view: _View, sources: Set[_Source], tile: Tile, rays: wp.array, scratch: _Scratch
-    ) -> dict[str, wp.array]:
-        """Let the sensor draw these outputs (environment, row, column) of a tile."""
+    def _trace(self, view: _View, sources: Set[_Source], piece: _Piece, rays: wp.array, scratch: _Scratch) -> None:
+        """Let the sensor draw these outputs of a piece into the scratch."""
         stage = self._stages[view.camera.options.geom_groups]
-        shape = tile.envs.stop - tile.envs.start, tile.rows.stop - tile.rows.start, view.camera.width
-        images = {source.output: scratch.take(source.output, source.dtype, shape) for source in sources}
         stage.sensor.update(
             stage.state,
-            view.poses[tile.envs],
-            rays[tile.rows],
-            **images,
-            world_indices=self._environments[tile.envs],
+            piece.poses,
+            rays,
+            **{source.output: scratch.take(source.output, source.dtype, piece.size) for source in sources},
+            world_indices=piece.environments,
             clear_data=_CLEAR,
             render_config=view.config,
             sync_deformables=False,
         )
-        return images
 
-    def _resolve(
-        self, view: _View, plane: PlaneKind, tile: Tile, images: Mapping[str, wp.array], frame: wp.array
-    ) -> None:
-        """Write a plane of a tile by our conventions."""
+    def _resolve(self, view: _View, plane: PlaneKind, piece: _Piece, scratch: _Scratch, frame: wp.array) -> None:
+        """Write a plane of a piece by our conventions."""
         camera = view.camera
         lanes = 1 if self._device.is_cpu else frame.shape[1]
         background = [round(255 * channel) for channel in camera.options.background]
-        drawn, depth = (images[source.output].reshape(frame.shape) for source in (_SOURCES[plane], _DEPTH))
-        common = [depth, self._scene.far, self.diverged[tile.envs], lanes]
+        sources = _SOURCES[plane], _DEPTH
+        drawn, depth = (scratch.take(source.output, source.dtype, frame.shape) for source in sources)
+        common = [depth, self._scene.far, piece.diverged, lanes]
         match plane:
             case PlaneKind.DEPTH:
                 kernel, inputs = kernels.resolve_depth, common
             case PlaneKind.DISTANCE_TO_CAMERA:
-                kernel, intrinsics = kernels.resolve_distance, self.tables.intrinsic[tile.envs]
-                lens = intrinsics, view.index, view.is_orthographic, camera.width, camera.height
-                inputs = [*common, tile.rows.start, *lens]
+                lens = piece.intrinsic, view.index, view.is_orthographic, camera.width, camera.height
+                kernel, inputs = kernels.resolve_distance, [*common, piece.tile.rows.start, *lens]
             case PlaneKind.RGB:
                 kernel, inputs = kernels.resolve_colours, [drawn, *common, wp.vec3ub(*background)]
             case PlaneKind.ALBEDO:

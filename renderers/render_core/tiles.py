@@ -30,13 +30,11 @@ class Tile:
     Attributes:
         envs: The environments.
         rows: The rows.
-        pinhole: Projection (fx, fy, cx, cy) of these environments alone; None is the one that all share.
         effort: How long it takes to draw.
     """
 
     envs: slice
     rows: slice
-    pinhole: tuple[float, ...] | None = None
     effort: Effort = field(default_factory=Effort)
 
 
