@@ -62,7 +62,7 @@ class Options:
     planes: tuple[str, ...] = ("rgb+depth", "depth")
     """Of rgb, depth and segmentation, joined by +."""
     cell_seconds: float = 40.0
-    """Time after which a cell begins no further rounds. Cells in which two take longer are left out, as the table says."""
+    """Time after which a cell begins no further rounds. Cells in which two take longer are left out."""
     quick: bool = False
     """A few small cells."""
 

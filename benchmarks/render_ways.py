@@ -245,16 +245,14 @@ def timed(way: Callable[[], None]) -> Timing:
 
 
 def burst(way: Callable[[], None]) -> Timing:
-    """The mean of calls for a while, after some that find caches, and a second core, as other ways left them."""
-    marks = [(time.perf_counter(), time.process_time())]
-    start = marks[0][0]
-    while marks[-1][0] < start + SETTLE_S + BURST_S:
-        way()
-        marks.append((time.perf_counter(), time.process_time()))
-    first = next(i for i, (at, _) in enumerate(marks) if at >= start + SETTLE_S or i == len(marks) - 2)
-    wall, cores = (end - begin for begin, end in zip(marks[first], marks[-1], strict=True))
-    calls = len(marks) - 1 - first
-    return Timing(wall / calls, cores / calls)
+    """The median of calls for a while, after some that find caches, and a second core, as other ways left them."""
+    start = time.perf_counter()
+    calls = [timed(way)]
+    while (elapsed := time.perf_counter() - start) < SETTLE_S + BURST_S:
+        if elapsed < SETTLE_S:
+            calls.clear()
+        calls.append(timed(way))
+    return Timing(statistics.median(call.wall for call in calls), statistics.median(call.cores for call in calls))
 
 
 class TwoCores:

@@ -52,10 +52,13 @@ class Conversion:
         return self._source._cls is self._target_format and self._mapping is None and self._scales is None
 
     def target(self, output: Any = None) -> Any:
-        """Struct to convert into: the arrays of `output`, and new ones where it has none.
+        """Struct to convert into: `output`, or a struct with its arrays and new ones, where it has not got all.
 
-        New slots that nothing maps to hold the identity. A struct of its own, so that a failure leaves `output` alone.
+        New slots that nothing maps to hold the identity. What gets new arrays is a struct of its own, so that a failure
+        leaves `output` alone.
         """
+        if output is not None and all(getattr(output, field) is not None for field in output._cls.vars):
+            return output
         target = self._target_format()
         count = self.source_count if self._count is None else self._count
         if output is not None:
