@@ -8,30 +8,24 @@ each thread.
 import math
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import warp as wp
 from newton.sensors import SensorCamera
-from numpy.typing import NDArray
 
 from scene_data.scene import SceneDescription
 
 from . import newton_kernels as kernels
 from .newton_stage import GEOM, NewtonStage
-from .render_core.camera import CameraDescriptor, Orthographic
-from .render_core.camera_tables import NO_POSES, CameraTables, pinholes_of
+from .newton_views import Piece, TracedEnvironments, View
+from .render_core.camera import CameraDescriptor
+from .render_core.camera_tables import NO_POSES, CameraTables
 from .render_core.crew import Crew, Job
 from .render_core.layout import PlaneKind
 from .render_core.snapshots import RenderSnapshot
-from .render_core.tiles import Tile, image_tiles
 
 __all__ = ["NewtonTracer"]
-
-# Beyond what anybody sees: each far plane of its own would compile a kernel of its own.
-_MAX_DISTANCE = 1.0e6
 
 _CLEAR = SensorCamera.ClearData(clear_depth=0.0)
 
@@ -66,98 +60,6 @@ _PIXEL = {
     PlaneKind.DEPTH: wp.float32,
     PlaneKind.DISTANCE_TO_CAMERA: wp.float32,
 }
-
-_SHADED = frozenset({PlaneKind.RGB, PlaneKind.RGBA, PlaneKind.RGB_HDR})
-
-
-@dataclass(frozen=True, eq=False)
-class _Environments:
-    """What a tracer knows of each environment.
-
-    Attributes:
-        indices: Their numbers (N,) int32.
-        diverged: 1 for each that is to be blank (N,) int32.
-        intrinsic: How each camera projects in each, as in `CameraTables` (N, C).
-    """
-
-    indices: wp.array
-    diverged: wp.array
-    intrinsic: wp.array
-
-
-class _Piece:
-    """A tile of one camera's images, and what belongs to it of arrays that stay: cut out once, and not in each turn."""
-
-    def __init__(self, tile: Tile, view: "_View", environments: _Environments):
-        self.tile = tile
-        self.size = tile.envs.stop - tile.envs.start, tile.rows.stop - tile.rows.start, view.camera.width
-        self.pixels = slice(tile.rows.start * view.camera.width, tile.rows.stop * view.camera.width)
-        self.poses = view.poses[tile.envs]
-        self.rays = view.rays[tile.rows]
-        self.environments = environments.indices[tile.envs]
-        self.diverged = environments.diverged[tile.envs]
-        self.intrinsic = environments.intrinsic[tile.envs]
-
-
-class _View:
-    """One camera: its place in the tables, its rays, and how its images are cut."""
-
-    def __init__(
-        self, index: int, camera: CameraDescriptor, projection: Any, environments: _Environments, threads: int
-    ):
-        device = environments.indices.device
-        self.index = index
-        self.camera = camera
-        self.is_orthographic = isinstance(projection, Orthographic)
-        self.configured = _distinct(pinholes_of(projection, camera))
-        self._pinhole: tuple[float, ...] = ()
-        self._environments = environments
-        self.poses = wp.zeros(camera.num_envs, dtype=wp.transform, device=device)
-        self.rays = wp.empty((camera.height, camera.width, 1, 2), dtype=wp.vec3, device=device)
-        shaded = not _SHADED.isdisjoint(camera.planes)
-        size = camera.num_envs, camera.height, camera.width
-        tiles = image_tiles(*size, threads, is_cpu=device.is_cpu, shaded=shaded)
-        self.pieces = [_Piece(tile, self, environments) for tile in tiles]
-        self.config = SensorCamera.RenderConfig(
-            enable_textures=camera.options.textures,
-            enable_shadows=camera.options.shadows,
-            enable_particles=False,
-            max_distance=_MAX_DISTANCE,
-        )
-
-    @cached_property
-    def images(self) -> list[_Piece]:
-        """Whole images, one for each environment."""
-        whole = slice(0, self.camera.height)
-        tiles = [Tile(slice(env, env + 1), whole) for env in range(self.camera.num_envs)]
-        return [_Piece(tile, self, self._environments) for tile in tiles]
-
-    @cached_property
-    def first_row(self) -> _Piece:
-        """As little as can be drawn."""
-        return _Piece(Tile(slice(0, 1), slice(0, 1)), self, self._environments)
-
-    def pinholes(self, snapshot: RenderSnapshot) -> list[tuple[float, ...]]:
-        """(fx, fy, cx, cy) in force: one for all environments, or one for each."""
-        setting = snapshot.camera_settings.get(self.camera.id)
-        return self.configured if setting is None else _distinct(setting.pinholes)
-
-    def aim(self, pinhole: tuple[float, ...]) -> None:
-        """Have rays for this projection, in all environments."""
-        if pinhole != self._pinhole:
-            self._pinhole = pinhole
-            self.cast(pinhole, self.rays)
-
-    def cast(self, pinhole: tuple[float, ...], rays: wp.array) -> None:
-        """Write rays for this projection."""
-        inputs = [wp.vec4(*pinhole), self.is_orthographic]
-        wp.launch(kernels.write_rays, rays.shape[:2], inputs, [rays], device=rays.device)
-
-
-def _distinct(pinholes: NDArray[np.float64]) -> list[tuple[float, ...]]:
-    """Pinholes of all environments (N, 4), or the one that they share."""
-    shared = bool((pinholes == pinholes[0]).all())
-    return [tuple(pinhole) for pinhole in (pinholes[:1] if shared else pinholes).tolist()]
 
 
 class _Scratch:
@@ -211,9 +113,9 @@ class NewtonTracer:
         self._scratch = [_Scratch(device) for _ in range(self._crew.size)]
         self._compiled: WeakKeyDictionary[SensorCamera, set[tuple[int, frozenset[_Source]]]] = WeakKeyDictionary()
         indices = wp.array(range(scene.num_envs), dtype=wp.int32, device=device)
-        environments = _Environments(indices, self.diverged, self.tables.intrinsic)
+        environments = TracedEnvironments(indices, self.diverged, self.tables.intrinsic)
         self._views = {
-            camera.id: _View(index, camera, projection, environments, self._crew.size)
+            camera.id: View(index, camera, projection, environments, self._crew.size)
             for index, (camera, projection) in enumerate(zip(cameras, self.tables.projections, strict=True))
         }
         try:
@@ -250,7 +152,7 @@ class NewtonTracer:
         """End the threads."""
         self._crew.close()
 
-    def _aim(self, view: _View, snapshot: RenderSnapshot) -> None:
+    def _aim(self, view: View, snapshot: RenderSnapshot) -> None:
         inputs = [
             view.index,
             len(self._scene.bodies),
@@ -261,7 +163,7 @@ class NewtonTracer:
         ]
         wp.launch(kernels.aim_camera, snapshot.num_envs, inputs, [view.poses, self.diverged], device=self._device)
 
-    def _compile(self, view: _View, sources: frozenset[_Source]) -> None:
+    def _compile(self, view: View, sources: frozenset[_Source]) -> None:
         """Have the kernel for these outputs, which Warp must not compile on several threads at once."""
         stage = self._stages[view.camera.options.geom_groups]
         compiled = self._compiled.setdefault(stage.sensor, set())
@@ -270,7 +172,7 @@ class NewtonTracer:
             self._trace(view, sources, view.first_row, view.first_row.rays, self._scratch[0])
             compiled.add((view.index, sources))
 
-    def _draw_all(self, view: _View, pinholes: list[tuple[float, ...]], planes: Mapping[PlaneKind, wp.array]) -> None:
+    def _draw_all(self, view: View, pinholes: list[tuple[float, ...]], planes: Mapping[PlaneKind, wp.array]) -> None:
         """Draw all images of a camera: one by one, with rays of its own, where each environment projects in its way."""
         frames = {plane: _by_pixel(plane, frame) for plane, frame in planes.items()}
         is_shared = len(pinholes) == 1
@@ -286,10 +188,10 @@ class NewtonTracer:
 
     def _draw(
         self,
-        view: _View,
+        view: View,
         frames: Mapping[PlaneKind, wp.array],
         sources: Set[_Source],
-        piece: _Piece,
+        piece: Piece,
         pinhole: tuple[float, ...] | None,
         member: int,
     ) -> None:
@@ -302,7 +204,7 @@ class NewtonTracer:
         for plane, frame in frames.items():
             self._resolve(view, plane, piece, scratch, frame[piece.tile.envs, piece.pixels])
 
-    def _trace(self, view: _View, sources: Set[_Source], piece: _Piece, rays: wp.array, scratch: _Scratch) -> None:
+    def _trace(self, view: View, sources: Set[_Source], piece: Piece, rays: wp.array, scratch: _Scratch) -> None:
         """Let the sensor draw these outputs of a piece into the scratch."""
         stage = self._stages[view.camera.options.geom_groups]
         stage.sensor.update(
@@ -316,17 +218,21 @@ class NewtonTracer:
             sync_deformables=False,
         )
 
-    def _resolve(self, view: _View, plane: PlaneKind, piece: _Piece, scratch: _Scratch, frame: wp.array) -> None:
+    def _resolve(self, view: View, plane: PlaneKind, piece: Piece, scratch: _Scratch, frame: wp.array) -> None:
         """Write a plane of a piece by our conventions."""
         camera = view.camera
-        lanes = 1 if self._device.is_cpu else frame.shape[1]
         background = [round(255 * channel) for channel in camera.options.background]
         sources = _SOURCES[plane], _DEPTH
         drawn, depth = (scratch.take(source.output, source.dtype, frame.shape) for source in sources)
+        is_by_fours = plane is PlaneKind.DEPTH and camera.width % 4 == 0
+        if is_by_fours:
+            depth, frame = _by_fours(depth), _by_fours(frame)
+        lanes = 1 if self._device.is_cpu else frame.shape[1]
         common = [depth, self._scene.far, piece.diverged, lanes]
         match plane:
             case PlaneKind.DEPTH:
-                kernel, inputs = kernels.resolve_depth, common
+                kernel = kernels.resolve_depth_by_fours if is_by_fours else kernels.resolve_depth
+                inputs = common
             case PlaneKind.DISTANCE_TO_CAMERA:
                 lens = piece.intrinsic, view.index, view.is_orthographic, camera.width, camera.height
                 kernel, inputs = kernels.resolve_distance, [*common, piece.tile.rows.start, *lens]
@@ -358,3 +264,10 @@ def _by_pixel(plane: PlaneKind, frame: wp.array) -> wp.array:
     """The same memory as (environment, pixel) in the type that the plane is written in."""
     shape = frame.shape[0], frame.shape[1] * frame.shape[2]
     return wp.array(ptr=frame.ptr, dtype=_PIXEL[plane], shape=shape, device=frame.device)
+
+
+def _by_fours(depth: wp.array) -> wp.array:
+    """The same memory as (environment, four pixels)."""
+    rows, count = depth.shape
+    strides = (depth.strides[0], 4 * depth.strides[1])
+    return wp.array(ptr=depth.ptr, dtype=wp.vec4, shape=(rows, count // 4), strides=strides, device=depth.device)
