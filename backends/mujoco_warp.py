@@ -15,6 +15,7 @@ from scene_data.backends.mujoco_warp_geometry import WarpGeometry
 from scene_data.contacts import Contacts
 from scene_data.env_times import EnvTimes
 from scene_data.formats import SceneDataFormat
+from scene_data.streams import WorkOrder, work_order_of
 
 __all__ = ["MujocoWarpSceneDataBackend"]
 
@@ -151,8 +152,21 @@ class MujocoWarpSceneDataBackend(ModelBackend):
 
     def capture_env_times(self) -> EnvTimes:
         """Note the present `env_time_ns` for whoever asks later; only that waits for the device."""
-        seconds = wp.clone(self.data.time)
-        return EnvTimes(lambda: _nanoseconds(seconds))
+        order, seconds = self._work_order, wp.clone(self.data.time)
+        noted = order.new_event()
+        order.complete(noted)
+
+        def read() -> NDArray[np.int64]:
+            # Whoever asks later may do so while another stream is the current one.
+            with order.enqueueing():
+                order.wait((noted,))
+                return _nanoseconds(seconds)
+
+        return EnvTimes(read)
+
+    @cached_property
+    def _work_order(self) -> WorkOrder:
+        return work_order_of(self.device)
 
     # Never stale
 

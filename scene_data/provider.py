@@ -286,6 +286,7 @@ class SceneDataProvider:
         """Simulation time of each environment [ns], int64 of shape (num_envs,), or None if they share one."""
         return self.backend.env_time_ns
 
+    @enqueues
     def capture_env_times(self) -> EnvTimes:
         """The present `env_time_ns` for whoever asks later, without waiting for the device now."""
         return self.backend.capture_env_times()

@@ -17,6 +17,7 @@ from scene_data.backends.mujoco_batch import MujocoBatchSceneDataBackend
 from scene_data.formats import SceneDataFormat
 from scene_data.provider import SceneDataProvider
 from scene_data.renderers import SnapshotPool
+from scene_data.streams import WorkOrder
 
 RIGS = {"host": HostRig, "batch": BatchRig, "warp": WarpRig}
 
@@ -165,6 +166,28 @@ def test_captured_times_stay_those_of_their_moment(rig):
     rig.step()
     np.testing.assert_array_equal(captured.nanoseconds, [4_000_000] * rig.num_envs)
     assert captured.nanoseconds is captured.nanoseconds
+
+
+def test_captured_times_are_read_after_what_noted_them(model):
+    """With a double of the order that streams of a GPU have; there is none here."""
+    done = []
+
+    class Order(WorkOrder):
+        def new_event(self):
+            return "noted"
+
+        def complete(self, event):
+            done.append(("complete", event))
+
+        def wait(self, events):
+            done.append(("wait", *events))
+
+    rig = WarpRig(model)
+    rig.backend._work_order = Order(rig.backend.device)
+    captured = rig.backend.capture_env_times()
+    assert done == [("complete", "noted")]
+    np.testing.assert_array_equal(captured.nanoseconds, [0] * rig.num_envs)
+    assert done == [("complete", "noted"), ("wait", "noted")]
 
 
 def test_a_snapshot_does_not_wait_for_a_device(model, monkeypatch):
