@@ -7,22 +7,12 @@ import mujoco.batch
 import numpy as np
 from numpy.typing import NDArray
 
+from scene_data.backends.batch_kinematics import BatchKinematics
 from scene_data.backends.host_engine import HostEngineBackend
 from scene_data.backends.mujoco_contacts import batch_contacts
 from scene_data.contacts import Contacts
 
 __all__ = ["MujocoBatchSceneDataBackend"]
-
-# What kinematics computes. A refresh brings these up to the present state, and no other field.
-_POSE_FIELDS = frozenset(
-    {
-        *("xpos", "xquat", "xmat", "xipos", "ximat", "xiquat", "xanchor", "xaxis"),
-        *("geom_xpos", "geom_xmat", "geom_xquat", "site_xpos", "site_xmat", "site_xquat"),
-        *("cam_xpos", "cam_xmat", "light_xpos", "light_xdir", "subtree_com", "cdof", "cinert"),
-        *("flexvert_xpos", "flexedge_length", "flexelem_aabb"),
-        *("ten_length", "ten_wrapadr", "ten_wrapnum", "wrap_obj", "wrap_xpos"),
-    }
-)
 
 
 class MujocoBatchSceneDataBackend(HostEngineBackend):
@@ -43,7 +33,7 @@ class MujocoBatchSceneDataBackend(HostEngineBackend):
         if not isinstance(batch, mujoco.batch.Batch):
             raise TypeError(f"batch must be a mujoco.batch.Batch, got {type(batch).__name__}")
         self.batch = batch
-        self._kept: dict[str, tuple[NDArray, NDArray]] = {}
+        self._kinematics = BatchKinematics(batch)
         super().__init__(batch.model, num_envs=batch.nsim)
 
     def _source(self, name: str) -> NDArray[np.float64]:
@@ -61,17 +51,7 @@ class MujocoBatchSceneDataBackend(HostEngineBackend):
         return self.batch.warning[..., 1]
 
     def _refresh(self, stale: NDArray[np.bool_]) -> None:
-        # A batch copies out every bound field after every call, also those that this stage does not compute: the rows
-        # would then hold what another environment left behind on the same thread.
-        for name, bound in self.batch._bound.items():
-            if name not in _POSE_FIELDS:
-                live, kept = self._kept_field(name, bound)
-                np.copyto(kept, live)
-        try:
-            self.batch.forward(stale, stage=mujoco.mjtStage.mjSTAGE_POS)
-        finally:
-            for live, kept in self._kept.values():
-                np.copyto(live, kept)
+        self._kinematics.refresh(stale)
 
     def get_contacts(self, env_ids: NDArray[np.int64]) -> Contacts:
         """The contacts of these environments: of the last step in a persistent batch, else of the present state."""
@@ -80,10 +60,3 @@ class MujocoBatchSceneDataBackend(HostEngineBackend):
     @cached_property
     def _scratch(self) -> mujoco.MjData:
         return mujoco.MjData(self.model)
-
-    def _kept_field(self, name: str, bound: NDArray) -> tuple[NDArray, NDArray]:
-        if name not in self._kept:
-            live = bound.view()
-            live.flags.writeable = True  # read-only for callers, since the next call overwrites it
-            self._kept[name] = live, np.empty_like(live)
-        return self._kept[name]
