@@ -203,11 +203,11 @@ class HostEngineBackend(ModelBackend):
     @property
     def kinematics_dirty(self) -> bool:
         """Whether the poses of any environment lag its state."""
-        return not self._readers and bool(self._stale_rows().any())
+        return not self._is_reconciled and bool(self._stale_rows().any())
 
     def update_kinematics(self) -> None:
         """Bring body, geom, camera, light and flex poses up to the present state where they lag it."""
-        if not self._readers:
+        if not self._is_reconciled:
             self._reconcile()
 
     def _reconcile(self) -> None:

@@ -172,7 +172,7 @@ class NewtonSceneDataBackend(SceneDataBackend):
     @property
     def kinematics_dirty(self) -> bool:
         """Whether what is published may lag the state."""
-        if self._readers:
+        if self._is_reconciled:
             return False
         cached = self._announces_writes and not self._replayed
         return not cached or self._written or self.device.is_capturing or self._swapped(self.state)

@@ -109,7 +109,7 @@ class OvPhysxSceneDataBackend(SceneDataBackend):
     @property
     def kinematics_dirty(self) -> bool:
         """Whether what is published may lag the state."""
-        return not self._readers and (self._written or not self._announces_writes)
+        return not self._is_reconciled and (self._written or not self._announces_writes)
 
     def update_kinematics(self) -> None:
         """Read poses and nodes from PhysX, where they may have changed."""

@@ -1,5 +1,6 @@
 """What a physics engine tells the provider, and nothing more."""
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,12 @@ def publication_device(publication: Any) -> wp.Device:
     if any(array.device != device for array in arrays):
         raise ValueError(f"{name} is spread over devices {sorted({str(array.device) for array in arrays})}.")
     return device
+
+
+class _Reads(threading.local):
+    """How many consistent reads of a backend each thread is inside of."""
+
+    depth = 0
 
 
 class _Overridable:
@@ -223,18 +230,32 @@ class SceneDataBackend:
     def update_kinematics(self) -> None:
         """Bring derived poses up to the present state if they lag it. Engines whose poses never lag do nothing."""
 
-    _readers = 0
-    """Consistent reads that are under way; `update_kinematics` of an engine does nothing then."""
+    @property
+    def _reads(self) -> "_Reads":
+        # Not made at construction, which subclasses need not pass on; and only once, whoever comes first.
+        return self.__dict__.get("_thread_reads") or self.__dict__.setdefault("_thread_reads", _Reads())
+
+    @property
+    def _is_reconciled(self) -> bool:
+        """Whether this thread is inside of a consistent read; `update_kinematics` of an engine does nothing then."""
+        return self._reads.depth > 0
 
     @contextmanager
-    def consistent_read(self) -> Iterator[None]:
-        """Let several reads see one state: reconcile once, on the outermost entry, and not again before the exit."""
-        self.update_kinematics()
-        self._readers += 1
+    def consistent_read(self, is_reconciled: bool = False) -> Iterator[None]:
+        """Let several reads of this thread see one state: reconcile on the outermost entry, and not before the exit.
+
+        Args:
+            is_reconciled: The thread that steps has just called `update_kinematics`, and waits for what is read here,
+                so that the entry need not.
+        """
+        if not is_reconciled:
+            self.update_kinematics()
+        reads = self._reads
+        reads.depth += 1
         try:
             yield
         finally:
-            self._readers -= 1
+            reads.depth -= 1
 
     # What consumers build from
 

@@ -292,11 +292,16 @@ class SceneDataProvider:
         return self.backend.capture_env_times()
 
     @contextmanager
-    def consistent_read(self) -> Iterator[None]:
-        """Context in which all reads see one state: the engine reconciles on entry, and not again before the exit."""
+    def consistent_read(self, is_reconciled: bool = False) -> Iterator[None]:
+        """Context in which all reads of this thread see one state: the engine reconciles on entry, and not again.
+
+        Args:
+            is_reconciled: The thread that steps has just brought poses up to date, and waits for what is read here, so
+                that the engine need not compare them again.
+        """
         with ExitStack() as read:
             with enqueueing():
-                read.enter_context(self.backend.consistent_read())
+                read.enter_context(self.backend.consistent_read(is_reconciled))
             yield
 
     # The scene object of an environment, and the sensors that it owns

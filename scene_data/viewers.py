@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ _STEP_TIMEOUT = 10.0
 _FIRST_UPDATE_GRACE = 120.0
 
 Point = tuple[float, float, float]
+_Reading = Callable[[], AbstractContextManager[Any]]
 
 
 class _Viewing:
@@ -59,15 +61,15 @@ class _Viewing:
         grace, self._has_shown_anything = 0.0 if self._has_shown_anything else _FIRST_UPDATE_GRACE, True
         return self.thread.timeout + grace
 
-    def start_update(self, frames: "_CameraFrames", has_markers: bool, markers: Any) -> Future:
-        """Have its thread update it; the result says whether it is still open."""
+    def start_update(self, reading: _Reading, frames: "_CameraFrames", has_markers: bool, markers: Any) -> Future:
+        """Have its thread update it inside `reading()`; the result says whether it is still open."""
         # From the time at which it was due, so that the rate holds on average; not so far back that it has to hurry.
         now = time.monotonic()
         self._due_at = max(self._due_at + self._period, now)
         elapsed, self._elapsed = self._elapsed, 0.0
-        return self.thread.submit(self._update, elapsed, frames, has_markers, markers)
+        return self.thread.submit(self._update, elapsed, reading, frames, has_markers, markers)
 
-    def _update(self, dt: float, frames: "_CameraFrames", has_markers: bool, markers: Any) -> bool:
+    def _update(self, dt: float, reading: _Reading, frames: "_CameraFrames", has_markers: bool, markers: Any) -> bool:
         viewer = self.viewer
         if getattr(viewer, "is_closed", False) or not viewer.is_running():
             return False
@@ -77,7 +79,8 @@ class _Viewing:
             viewer.show_camera_images(frames.images)
         if has_markers:
             viewer.show_markers(markers)
-        viewer.step(0.0 if viewer.is_rendering_paused() else dt)
+        with reading():
+            viewer.step(0.0 if viewer.is_rendering_paused() else dt)
         return True
 
 
@@ -97,6 +100,7 @@ class Viewers:
     def __init__(self, cfgs: Sequence[Any]):
         self._paced_until = 0.0
         self._viewings: list[_Viewing] = []
+        self._provider: SceneDataProvider | None = None
         # Every name is looked up before anything is built.
         creators = [_creator(cfg) for cfg in cfgs]
         self._created = [create() for create in creators]
@@ -119,6 +123,7 @@ class Viewers:
     def initialize(self, provider: SceneDataProvider) -> None:
         """Build what each viewer shows; where one fails, all are closed and its error is raised."""
         created, self._created = self._created, []
+        self._provider = provider
         try:
             for viewer in created:
                 viewing = _Viewing(viewer)
@@ -159,12 +164,14 @@ class Viewers:
         wanted = {name for names in self._ask_all(due, "wanted_cameras", ()) for name in names}
         marking = [viewing for viewing in due if self._ask(viewing, "wants_markers", False)]
         are_reading = [self._ask(viewing, "wants_poses", True, viewing.elapsed) for viewing in due]
+        reading: _Reading = nullcontext
         if any(are_reading):
             refresh()
+            reading = self._read_refreshed
         frames = _camera_frames(cameras, wanted)
         markers = _markers(collect_markers) if marking else None
         due = [viewing for viewing in due if viewing in self._viewings]
-        updates = [(viewing, viewing.start_update(frames, viewing in marking, markers)) for viewing in due]
+        updates = [(viewing, viewing.start_update(reading, frames, viewing in marking, markers)) for viewing in due]
         for viewing, update in updates:
             self._finish(viewing, update, viewing.timeout())
         return any(self._ask_all(tuple(self._viewings), "consume_reset_request", False))
@@ -214,6 +221,11 @@ class Viewers:
         failures = [failure for viewing in tuple(self._viewings) if (failure := self._drop(viewing))]
         if failures:
             raise ExceptionGroup("closing the viewers failed", failures)
+
+    def _read_refreshed(self) -> AbstractContextManager[Any]:
+        """Reads of what this thread, which waits for them, has brought up to date."""
+        assert self._provider is not None
+        return self._provider.consistent_read(is_reconciled=True)
 
     def _tell(self, method: str, *arguments: Any) -> None:
         for viewing in tuple(self._viewings):

@@ -1,11 +1,13 @@
 """The promise: every read shows the present state, and no reader changes what happens next."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import mujoco
 import numpy as np
 import pytest
 import warp as wp
 from mujoco_models import robot
-from mujoco_rigs import BatchRig, HostRig, WarpRig, assert_fresh, full_state, published_poses
+from mujoco_rigs import BatchRig, HostRig, WarpRig, assert_fresh, expected_poses, full_state, published_poses
 
 ENGINES = ("host", "batch", "batch_persistent", "warp")
 HOST_ENGINES = ENGINES[:3]
@@ -342,6 +344,29 @@ def test_a_consistent_read_reconciles_once(rig, monkeypatch):
         published_poses(rig.backend)
         assert not launches
     assert len(forward) == 1
+
+
+def test_another_thread_reads_what_it_wrote_during_a_consistent_read(rig):
+    with rig.backend.consistent_read(), ThreadPoolExecutor(1) as other:
+        wiggle(rig, 0)
+        other.submit(assert_fresh, rig).result()
+
+
+def test_a_read_after_a_reconciliation_elsewhere_does_not_repeat_it(rig, monkeypatch):
+    def read():
+        with rig.backend.consistent_read(is_reconciled=True):
+            return published_poses(rig.backend)
+
+    rig.step()
+    published_poses(rig.backend)
+    forward = count_forward_kinematics(rig, monkeypatch)
+    with ThreadPoolExecutor(1) as other:
+        poses = other.submit(read).result()
+    assert not forward
+    for field, values in expected_poses(rig).items():
+        np.testing.assert_allclose(poses[field], values, atol=1e-6)
+    wiggle(rig, 0)
+    assert_fresh(rig)
 
 
 def test_an_error_inside_a_consistent_read_ends_it(rig):

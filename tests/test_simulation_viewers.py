@@ -163,6 +163,19 @@ class TestReading:
             assert first.seen == second.seen == [sim.provider.backend.transforms_timestamp]
             assert first.asked == second.asked == pytest.approx([0.01])
 
+    def test_what_was_refreshed_for_viewers_is_not_compared_again(self, model, monkeypatch):
+        with open_context(model, DummyCfg(), DummyCfg()) as sim:
+            compared, reconcile = [], MujocoSceneDataBackend._reconcile
+
+            def noted(self):
+                compared.append(threading.current_thread())
+                reconcile(self)
+
+            monkeypatch.setattr(MujocoSceneDataBackend, "_reconcile", noted)
+            sim.step()
+            assert compared == [threading.current_thread()]
+            assert len(sim.visualizers[0].seen) == len(sim.visualizers[1].seen) == 1
+
     def test_nothing_is_refreshed_for_viewers_that_read_nothing(self, model, refreshes):
         with open_context(model, DummyCfg(), DummyCfg()) as sim:
             for viewer in sim.visualizers:

@@ -74,6 +74,7 @@ class ViserMarkers:
     """
 
     def __init__(self, server: viser.ViserServer, root: str, env_ids: NDArray[np.int64], offsets: NDArray[np.float64]):
+        self._server = server
         self._env_ids = env_ids
         self._offsets = offsets
         self._shows_any = False
@@ -91,6 +92,10 @@ class ViserMarkers:
         if geometry is None and not self._shows_any:
             return
         self._shows_any = geometry is not None
+        with self._server.atomic():
+            self._send(geometry)
+
+    def _send(self, geometry: PackedGeometry | None) -> None:
         by_type = marker_rows(geometry, self._env_ids, self._offsets)
         positions, quaternions, sizes, rgba = by_type[ShapeType.CAPSULE]
         radii, halves = sizes[:, :1], sizes[:, 1:2]

@@ -124,8 +124,7 @@ class ViserScene:
 
     def show_markers(self, geometry: PackedGeometry | None) -> None:
         """Show extra geometry, in place of what was shown before."""
-        with self._server.atomic():
-            self._markers.show(geometry)
+        self._markers.show(geometry)
 
     def show_group(self, group: int, is_shown: bool) -> None:
         """Show or hide a visibility group."""
