@@ -36,6 +36,7 @@ class NewtonStage:
         sensor: What draws it.
         flex: Object id and type of all that is not a shape.
         shape_object: Object id of each shape of the model.
+        drawings: What somebody keeps of drawing with this sensor; empty again when another takes its place.
     """
 
     def __init__(self, scene: SceneDescription, groups: tuple[int, ...], device: wp.Device):
@@ -67,6 +68,9 @@ class NewtonStage:
         worlds = self.model.shape_world
         self._env_of_shape = np.zeros(0, np.int32) if worlds is None else worlds.numpy()
         self._dressed = NOTHING_SET
+        self.drawings: dict[Any, Any] = {}
+        if self._has_surfaces:  # from here on they are the same arrays
+            self.sensor.sync_deformable_meshes(self.state)
 
     def dress(self, appearance: AppearanceState) -> None:
         """Give the shapes of each environment their colours and sizes. Costs nothing when nothing was set since."""

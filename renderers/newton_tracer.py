@@ -6,10 +6,9 @@ each thread.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import warp as wp
 from newton.sensors import SensorCamera
@@ -17,6 +16,7 @@ from newton.sensors import SensorCamera
 from scene_data.scene import SceneDescription
 
 from . import newton_kernels as kernels
+from .newton_sensor import kept_update
 from .newton_stage import GEOM, NewtonStage
 from .newton_views import Piece, TracedEnvironments, View
 from .render_core.camera import CameraDescriptor
@@ -62,6 +62,22 @@ _PIXEL = {
 }
 
 
+_Images = Mapping[_Source, wp.array]
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    """How one thread draws a piece.
+
+    Attributes:
+        update: Has the sensor draw it.
+        images: What that writes, as (environment, pixel).
+    """
+
+    update: Callable[[], None]
+    images: _Images
+
+
 class _Scratch:
     """Memory of one thread, which grows to what is asked of it and then stays."""
 
@@ -76,6 +92,10 @@ class _Scratch:
         if part is None:
             part = self._parts[name, shape] = self._array(name, dtype, math.prod(shape)).reshape(shape)
         return part
+
+    def images(self, sources: Set[_Source], piece: Piece) -> _Images:
+        """What the sensor draws a piece into, as (environment, row, column)."""
+        return {source: self.take(source.output, source.dtype, piece.size) for source in sources}
 
     def _array(self, name: str, dtype: Any, count: int) -> wp.array:
         array = self._arrays.get(name)
@@ -111,7 +131,6 @@ class NewtonTracer:
                 self._stages[groups] = NewtonStage(scene, groups, device)
         self._crew = Crew(threads if device.is_cpu else 1)
         self._scratch = [_Scratch(device) for _ in range(self._crew.size)]
-        self._compiled: WeakKeyDictionary[SensorCamera, set[tuple[int, frozenset[_Source]]]] = WeakKeyDictionary()
         indices = wp.array(range(scene.num_envs), dtype=wp.int32, device=device)
         environments = TracedEnvironments(indices, self.diverged, self.tables.intrinsic)
         self._views = {
@@ -120,7 +139,7 @@ class NewtonTracer:
         }
         try:
             for view in self._views.values():  # now rather than in the first turn
-                self._compile(view, _sources(view.camera.planes))
+                self._drawings(view, _sources(view.camera.planes))
         except BaseException:
             self.close()
             raise
@@ -143,7 +162,6 @@ class NewtonTracer:
         for view in views:
             self._aim(view, snapshot)
         for view, planes in zip(views, frames.values(), strict=True):
-            self._compile(view, _sources(planes))
             # One camera after another: the sensor remembers what it was asked for last.
             self._draw_all(view, view.pinholes(snapshot), planes)
         snapshot.end_read()
@@ -163,67 +181,88 @@ class NewtonTracer:
         ]
         wp.launch(kernels.aim_camera, snapshot.num_envs, inputs, [view.poses, self.diverged], device=self._device)
 
-    def _compile(self, view: View, sources: frozenset[_Source]) -> None:
-        """Have the kernel for these outputs, which Warp must not compile on several threads at once."""
+    def _drawings(self, view: View, sources: frozenset[_Source]) -> list[list[_Drawing]]:
+        """How each piece is drawn on each thread with the rays that all environments share.
+
+        Made before any thread begins: Warp must not compile on several at once.
+        """
         stage = self._stages[view.camera.options.geom_groups]
-        compiled = self._compiled.setdefault(stage.sensor, set())
-        if (view.index, sources) not in compiled:
-            view.aim(view.configured[0])
-            self._trace(view, sources, view.first_row, view.first_row.rays, self._scratch[0])
-            compiled.add((view.index, sources))
+        kept = stage.drawings
+        if (view.index, sources) not in kept:
+            kept[view.index, sources] = [
+                [self._keep_drawing(view, sources, piece, scratch) for scratch in self._scratch]
+                for piece in view.pieces
+            ]
+        return kept[view.index, sources]
+
+    def _keep_drawing(self, view: View, sources: Set[_Source], piece: Piece, scratch: _Scratch) -> _Drawing:
+        images = scratch.images(sources, piece)
+        return _Drawing(kept_update(*self._request(view, piece, piece.rays, images)), _by_environment(images))
+
+    def _request(
+        self, view: View, piece: Piece, rays: wp.array, images: _Images
+    ) -> tuple[SensorCamera, dict[str, Any]]:
+        """The sensor, and what it is told in order to draw a piece."""
+        stage = self._stages[view.camera.options.geom_groups]
+        return stage.sensor, {
+            "state": stage.state,
+            "camera_transforms": piece.poses,
+            "camera_rays": rays,
+            "world_indices": piece.environments,
+            "clear_data": _CLEAR,
+            "render_config": view.config,
+            "sync_deformables": False,
+            **{source.output: image for source, image in images.items()},
+        }
 
     def _draw_all(self, view: View, pinholes: list[tuple[float, ...]], planes: Mapping[PlaneKind, wp.array]) -> None:
         """Draw all images of a camera: one by one, with rays of its own, where each environment projects in its way."""
         frames = {plane: _by_pixel(plane, frame) for plane, frame in planes.items()}
-        is_shared = len(pinholes) == 1
-        pieces = view.pieces if is_shared else view.images
-        if is_shared:
+        sources = _sources(planes)
+        drawings = self._drawings(view, sources)
+        jobs: list[Job]
+        if len(pinholes) == 1:
             view.aim(pinholes[0])
-        sources, own = _sources(planes), [None] * len(pieces) if is_shared else pinholes
-        jobs: list[Job] = [
-            lambda member, piece=piece, pinhole=pinhole: self._draw(view, frames, sources, piece, pinhole, member)
-            for piece, pinhole in zip(pieces, own, strict=True)
-        ]
+            pieces = view.pieces
+            jobs = [
+                lambda member, piece=piece, drawn_by=drawn_by: self._draw(view, frames, piece, drawn_by[member])
+                for piece, drawn_by in zip(pieces, drawings, strict=True)
+            ]
+        else:
+            pieces = view.images
+            jobs = [
+                lambda member, piece=piece, pinhole=pinhole: self._draw_through(
+                    pinhole, view, frames, sources, piece, self._scratch[member]
+                )
+                for piece, pinhole in zip(pieces, pinholes, strict=True)
+            ]
         self._crew.run(jobs, [piece.tile.effort for piece in pieces])
 
-    def _draw(
+    def _draw_through(
         self,
+        pinhole: tuple[float, ...],
         view: View,
         frames: Mapping[PlaneKind, wp.array],
         sources: Set[_Source],
         piece: Piece,
-        pinhole: tuple[float, ...] | None,
-        member: int,
+        scratch: _Scratch,
     ) -> None:
-        """Draw a piece, with the rays that all environments share or with rays of its own."""
-        scratch, rays = self._scratch[member], piece.rays
-        if pinhole is not None:
-            rays = scratch.take("rays", wp.vec3, rays.shape)
-            view.cast(pinhole, rays)
-        self._trace(view, sources, piece, rays, scratch)
+        """Draw a piece with rays of its own."""
+        rays, images = scratch.take("rays", wp.vec3, piece.rays.shape), scratch.images(sources, piece)
+        view.cast(pinhole, rays)
+        sensor, request = self._request(view, piece, rays, images)
+        self._draw(view, frames, piece, _Drawing(lambda: sensor.update(**request), _by_environment(images)))
+
+    def _draw(self, view: View, frames: Mapping[PlaneKind, wp.array], piece: Piece, drawing: _Drawing) -> None:
+        drawing.update()
         for plane, frame in frames.items():
-            self._resolve(view, plane, piece, scratch, frame[piece.tile.envs, piece.pixels])
+            self._resolve(view, plane, piece, drawing.images, frame[piece.tile.envs, piece.pixels])
 
-    def _trace(self, view: View, sources: Set[_Source], piece: Piece, rays: wp.array, scratch: _Scratch) -> None:
-        """Let the sensor draw these outputs of a piece into the scratch."""
-        stage = self._stages[view.camera.options.geom_groups]
-        stage.sensor.update(
-            stage.state,
-            piece.poses,
-            rays,
-            **{source.output: scratch.take(source.output, source.dtype, piece.size) for source in sources},
-            world_indices=piece.environments,
-            clear_data=_CLEAR,
-            render_config=view.config,
-            sync_deformables=False,
-        )
-
-    def _resolve(self, view: View, plane: PlaneKind, piece: Piece, scratch: _Scratch, frame: wp.array) -> None:
+    def _resolve(self, view: View, plane: PlaneKind, piece: Piece, images: _Images, frame: wp.array) -> None:
         """Write a plane of a piece by our conventions."""
         camera = view.camera
         background = [round(255 * channel) for channel in camera.options.background]
-        sources = _SOURCES[plane], _DEPTH
-        drawn, depth = (scratch.take(source.output, source.dtype, frame.shape) for source in sources)
+        drawn, depth = images[_SOURCES[plane]], images[_DEPTH]
         is_by_fours = plane is PlaneKind.DEPTH and camera.width % 4 == 0
         if is_by_fours:
             depth, frame = _by_fours(depth), _by_fours(frame)
@@ -258,6 +297,13 @@ class NewtonTracer:
 def _sources(planes: Iterable[PlaneKind]) -> frozenset[_Source]:
     """What the sensor has to draw for these planes."""
     return frozenset({_DEPTH, *(_SOURCES[plane] for plane in planes)})
+
+
+def _by_environment(images: _Images) -> _Images:
+    """The same memory as (environment, pixel)."""
+    return {
+        source: image.reshape((image.shape[0], image.shape[1] * image.shape[2])) for source, image in images.items()
+    }
 
 
 def _by_pixel(plane: PlaneKind, frame: wp.array) -> wp.array:

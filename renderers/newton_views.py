@@ -86,11 +86,6 @@ class View:
         tiles = [Tile(slice(env, env + 1), whole) for env in range(self.camera.num_envs)]
         return [Piece(tile, self, self._environments) for tile in tiles]
 
-    @cached_property
-    def first_row(self) -> Piece:
-        """As little as can be drawn."""
-        return Piece(Tile(slice(0, 1), slice(0, 1)), self, self._environments)
-
     def pinholes(self, snapshot: RenderSnapshot) -> list[tuple[float, ...]]:
         """(fx, fy, cx, cy) in force: one for all environments, or one for each."""
         setting = snapshot.camera_settings.get(self.camera.id)
