@@ -19,6 +19,7 @@ import numpy as np
 import warp as wp
 
 from scene_data.formats import SceneDataFormat
+from scene_data.launches import KeptLaunch
 from scene_data.scene import SceneDescription
 
 from . import mujoco_warp_kernels as kernels
@@ -243,6 +244,9 @@ class ShardScene:
         if tracer.skins.count:
             self.skins = ShardSkins(tracer.skins, tracer.prototype, self.model, first_env, self.num_envs)
         self._appearance = ShardAppearance(model, self.model, first_env, self.num_envs, tracer.device)
+        self._counts = model.nbody, model.ncam, model.nlight, model.nflexvert
+        self._find_diverged = KeptLaunch(kernels.find_diverged, tracer.device)
+        self._place_scene = KeptLaunch(kernels.place_scene, tracer.device)
         self._placed = max(model.ngeom, rig.count, model.nlight, model.nflexvert)
         self._checked = max(model.nbody, model.ncam, model.nlight, model.nflexvert)
 
@@ -274,9 +278,9 @@ class ShardScene:
 
     def place(self, snapshot: "RenderSnapshot", extra: DeviceGeometry | None = None) -> None:
         """Bring geoms, cameras, lights and flexes to where the snapshot has them, and flag diverged environments."""
-        model, device = self.tracer.mj_model, self.tracer.device
         bodies, cameras, lights = snapshot.transforms, snapshot.cameras, snapshot.lights
-        counts = [model.nbody, model.ncam if cameras else 0, model.nlight if lights else 0, model.nflexvert]
+        body_count, camera_count, light_count, point_count = self._counts
+        counts = [body_count, camera_count if cameras else 0, light_count if lights else 0, point_count]
         published = [
             bodies,
             cameras or NO_POSES,
@@ -284,19 +288,14 @@ class ShardScene:
             snapshot.points,
         ]
         self.diverged.zero_()
-        wp.launch(
-            kernels.find_diverged,
-            dim=(self.num_envs, self._checked),
-            inputs=[self.first_env, *counts, *published],
-            outputs=[self.diverged],
-            device=device,
+        self._find_diverged.launch(
+            (self.num_envs, self._checked), [self.first_env, *counts, *published], [self.diverged]
         )
         tracer, rig, placed = self.tracer, self.rig, self.fields
         if extra is not None:
             self._place_extra(extra)
-        wp.launch(
-            kernels.place_scene,
-            dim=(self.num_envs, self._placed),
+        self._place_scene.launch(
+            (self.num_envs, self._placed),
             inputs=[
                 self.first_env,
                 *counts,
@@ -316,10 +315,9 @@ class ShardScene:
                 placed.light_xdir,
                 placed.flexvert_xpos,
             ],
-            device=device,
         )
         if self.skins is not None:
-            self.skins.bend(bodies, model.nbody, self.diverged, placed.geom_xpos)
+            self.skins.bend(bodies, body_count, self.diverged, placed.geom_xpos)
         self._appearance.place_lights(placed.light_xpos, placed.light_xdir)
 
     def _place_extra(self, extra: DeviceGeometry) -> None:

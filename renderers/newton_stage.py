@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from scene_data.appearance_state import NOTHING_SET, AppearanceState
 from scene_data.interop.newton import build_newton_look, newton_scale
+from scene_data.launches import KeptLaunch
 from scene_data.scene import SceneDescription, ShapeDescription
 
 from . import newton_kernels as kernels
@@ -43,6 +44,8 @@ class NewtonStage:
         self._scene = scene
         self._groups = groups
         self._device = device
+        self._place_bodies = KeptLaunch(kernels.place_bodies, device)
+        self._place_points = KeptLaunch(kernels.place_points, device)
         self._build(frozenset())
 
     def _build(self, apart: frozenset[ShapeDescription]) -> None:
@@ -93,14 +96,14 @@ class NewtonStage:
 
     def place(self, snapshot: RenderSnapshot, diverged: wp.array) -> None:
         """Bring bodies and points to where the snapshot has them, and flag environments that have diverged."""
-        bodies, device = snapshot.transforms, diverged.device
+        bodies = snapshot.transforms
         inputs, outputs = [bodies.positions, bodies.orientations], [self.state.body_q, diverged]
-        wp.launch(kernels.place_bodies, self.model.body_count, inputs, outputs, device=device)
+        self._place_bodies.launch(self.model.body_count, inputs, outputs)
         if self.model.particle_count:
             inputs, outputs = [snapshot.points, self._fronts], [self.state.particle_q, diverged]
             backs = self._fronts.size  # of three particles each, placed together
             dim = (diverged.size, self.model.particle_count // diverged.size - 2 * backs)
-            wp.launch(kernels.place_points, dim, inputs, outputs, device=device)
+            self._place_points.launch(dim, inputs, outputs)
         self.model.bvh_refit_shapes(self.state)
         if self._has_surfaces:
             self.sensor.sync_deformable_meshes(self.state)

@@ -6,18 +6,20 @@ each thread.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field
 from typing import Any
 
 import warp as wp
 from newton.sensors import SensorCamera
 
+from scene_data.launches import KeptLaunch
 from scene_data.scene import SceneDescription
 
 from . import newton_kernels as kernels
+from .newton_planes import Images, Source, keep_resolve, sources_of
 from .newton_sensor import kept_update
-from .newton_stage import GEOM, NewtonStage
+from .newton_stage import NewtonStage
 from .newton_views import Piece, TracedEnvironments, View
 from .render_core.camera import CameraDescriptor
 from .render_core.camera_tables import NO_POSES, CameraTables
@@ -28,41 +30,7 @@ from .render_core.snapshots import RenderSnapshot
 __all__ = ["NewtonTracer"]
 
 _CLEAR = SensorCamera.ClearData(clear_depth=0.0)
-
-
-@dataclass(frozen=True)
-class _Source:
-    """Where a plane comes from: the sensor's output and the type of its pixels."""
-
-    output: str
-    dtype: Any
-
-
-_DEPTH = _Source("forward_depth_image", wp.float32)
-_SOURCES = {
-    PlaneKind.RGB: _Source("color_image", wp.uint32),
-    PlaneKind.RGBA: _Source("color_image", wp.uint32),
-    PlaneKind.ALBEDO: _Source("albedo_image", wp.uint32),
-    PlaneKind.RGB_HDR: _Source("hdr_color_image", wp.vec3f),
-    PlaneKind.NORMALS: _Source("normal_image", wp.vec3f),
-    PlaneKind.SEGMENTATION: _Source("shape_index_image", wp.uint32),
-    PlaneKind.DEPTH: _DEPTH,
-    PlaneKind.DISTANCE_TO_CAMERA: _DEPTH,
-}
-
-_PIXEL = {
-    PlaneKind.RGB: wp.vec3ub,
-    PlaneKind.RGBA: wp.uint32,
-    PlaneKind.ALBEDO: wp.vec3ub,
-    PlaneKind.RGB_HDR: wp.vec3,
-    PlaneKind.NORMALS: wp.vec3,
-    PlaneKind.SEGMENTATION: wp.vec2i,
-    PlaneKind.DEPTH: wp.float32,
-    PlaneKind.DISTANCE_TO_CAMERA: wp.float32,
-}
-
-
-_Images = Mapping[_Source, wp.array]
+_MOST_RESOLVES = 64
 
 
 @dataclass(frozen=True)
@@ -71,11 +39,13 @@ class _Drawing:
 
     Attributes:
         update: Has the sensor draw it.
-        images: What that writes, as (environment, pixel).
+        images: What that writes, as (environment, row, column).
+        resolves: What makes planes of these, by the plane and the address of its frame.
     """
 
     update: Callable[[], None]
-    images: _Images
+    images: Images
+    resolves: dict[tuple[PlaneKind, int], wp.Launch] = field(default_factory=dict)
 
 
 class _Scratch:
@@ -93,7 +63,7 @@ class _Scratch:
             part = self._parts[name, shape] = self._array(name, dtype, math.prod(shape)).reshape(shape)
         return part
 
-    def images(self, sources: Set[_Source], piece: Piece) -> _Images:
+    def images(self, sources: Set[Source], piece: Piece) -> Images:
         """What the sensor draws a piece into, as (environment, row, column)."""
         return {source: self.take(source.output, source.dtype, piece.size) for source in sources}
 
@@ -124,6 +94,8 @@ class NewtonTracer:
         self.diverged = wp.zeros(scene.num_envs, dtype=wp.int32, device=device)
         self._scene = scene
         self._device = device
+        self._counts = len(scene.bodies), len(scene.cameras)
+        self._aim_camera = KeptLaunch(kernels.aim_camera, device)
         self._stages: dict[tuple[int, ...], NewtonStage] = {}
         for camera in cameras:
             groups = camera.options.geom_groups
@@ -139,7 +111,7 @@ class NewtonTracer:
         }
         try:
             for view in self._views.values():  # now rather than in the first turn
-                self._drawings(view, _sources(view.camera.planes))
+                self._drawings(view, sources_of(view.camera.planes))
         except BaseException:
             self.close()
             raise
@@ -171,17 +143,11 @@ class NewtonTracer:
         self._crew.close()
 
     def _aim(self, view: View, snapshot: RenderSnapshot) -> None:
-        inputs = [
-            view.index,
-            len(self._scene.bodies),
-            len(self._scene.cameras),
-            snapshot.transforms,
-            snapshot.cameras or NO_POSES,
-            self.tables.places,
-        ]
-        wp.launch(kernels.aim_camera, snapshot.num_envs, inputs, [view.poses, self.diverged], device=self._device)
+        poses = snapshot.transforms, snapshot.cameras or NO_POSES
+        inputs = [view.index, *self._counts, *poses, self.tables.places]
+        self._aim_camera.launch(snapshot.num_envs, inputs, [view.poses, self.diverged])
 
-    def _drawings(self, view: View, sources: frozenset[_Source]) -> list[list[_Drawing]]:
+    def _drawings(self, view: View, sources: frozenset[Source]) -> list[list[_Drawing]]:
         """How each piece is drawn on each thread with the rays that all environments share.
 
         Made before any thread begins: Warp must not compile on several at once.
@@ -195,13 +161,11 @@ class NewtonTracer:
             ]
         return kept[view.index, sources]
 
-    def _keep_drawing(self, view: View, sources: Set[_Source], piece: Piece, scratch: _Scratch) -> _Drawing:
+    def _keep_drawing(self, view: View, sources: Set[Source], piece: Piece, scratch: _Scratch) -> _Drawing:
         images = scratch.images(sources, piece)
-        return _Drawing(kept_update(*self._request(view, piece, piece.rays, images)), _by_environment(images))
+        return _Drawing(kept_update(*self._request(view, piece, piece.rays, images)), images)
 
-    def _request(
-        self, view: View, piece: Piece, rays: wp.array, images: _Images
-    ) -> tuple[SensorCamera, dict[str, Any]]:
+    def _request(self, view: View, piece: Piece, rays: wp.array, images: Images) -> tuple[SensorCamera, dict[str, Any]]:
         """The sensor, and what it is told in order to draw a piece."""
         stage = self._stages[view.camera.options.geom_groups]
         return stage.sensor, {
@@ -217,22 +181,21 @@ class NewtonTracer:
 
     def _draw_all(self, view: View, pinholes: list[tuple[float, ...]], planes: Mapping[PlaneKind, wp.array]) -> None:
         """Draw all images of a camera: one by one, with rays of its own, where each environment projects in its way."""
-        frames = {plane: _by_pixel(plane, frame) for plane, frame in planes.items()}
-        sources = _sources(planes)
+        sources = sources_of(planes)
         drawings = self._drawings(view, sources)
         jobs: list[Job]
         if len(pinholes) == 1:
             view.aim(pinholes[0])
             pieces = view.pieces
             jobs = [
-                lambda member, piece=piece, drawn_by=drawn_by: self._draw(view, frames, piece, drawn_by[member])
+                lambda member, piece=piece, drawn_by=drawn_by: self._draw(view, planes, piece, drawn_by[member])
                 for piece, drawn_by in zip(pieces, drawings, strict=True)
             ]
         else:
             pieces = view.images
             jobs = [
                 lambda member, piece=piece, pinhole=pinhole: self._draw_through(
-                    pinhole, view, frames, sources, piece, self._scratch[member]
+                    pinhole, view, planes, sources, piece, self._scratch[member]
                 )
                 for piece, pinhole in zip(pieces, pinholes, strict=True)
             ]
@@ -243,7 +206,7 @@ class NewtonTracer:
         pinhole: tuple[float, ...],
         view: View,
         frames: Mapping[PlaneKind, wp.array],
-        sources: Set[_Source],
+        sources: Set[Source],
         piece: Piece,
         scratch: _Scratch,
     ) -> None:
@@ -251,69 +214,18 @@ class NewtonTracer:
         rays, images = scratch.take("rays", wp.vec3, piece.rays.shape), scratch.images(sources, piece)
         view.cast(pinhole, rays)
         sensor, request = self._request(view, piece, rays, images)
-        self._draw(view, frames, piece, _Drawing(lambda: sensor.update(**request), _by_environment(images)))
+        self._draw(view, frames, piece, _Drawing(lambda: sensor.update(**request), images))
 
     def _draw(self, view: View, frames: Mapping[PlaneKind, wp.array], piece: Piece, drawing: _Drawing) -> None:
         drawing.update()
+        resolves = drawing.resolves
         for plane, frame in frames.items():
-            self._resolve(view, plane, piece, drawing.images, frame[piece.tile.envs, piece.pixels])
-
-    def _resolve(self, view: View, plane: PlaneKind, piece: Piece, images: _Images, frame: wp.array) -> None:
-        """Write a plane of a piece by our conventions."""
-        camera = view.camera
-        background = [round(255 * channel) for channel in camera.options.background]
-        drawn, depth = images[_SOURCES[plane]], images[_DEPTH]
-        is_by_fours = plane is PlaneKind.DEPTH and camera.width % 4 == 0
-        if is_by_fours:
-            depth, frame = _by_fours(depth), _by_fours(frame)
-        lanes = 1 if self._device.is_cpu else frame.shape[1]
-        common = [depth, self._scene.far, piece.diverged, lanes]
-        match plane:
-            case PlaneKind.DEPTH:
-                kernel = kernels.resolve_depth_by_fours if is_by_fours else kernels.resolve_depth
-                inputs = common
-            case PlaneKind.DISTANCE_TO_CAMERA:
-                lens = piece.intrinsic, view.index, view.is_orthographic, camera.width, camera.height
-                kernel, inputs = kernels.resolve_distance, [*common, piece.tile.rows.start, *lens]
-            case PlaneKind.RGB:
-                kernel, inputs = kernels.resolve_colours, [drawn, *common, wp.vec3ub(*background)]
-            case PlaneKind.ALBEDO:
-                kernel, inputs = kernels.resolve_colours, [drawn, *common, wp.vec3ub()]
-            case PlaneKind.RGBA:
-                red, green, blue = background
-                kernel, inputs = kernels.resolve_rgba, [drawn, *common, red | green << 8 | blue << 16]
-            case PlaneKind.NORMALS:
-                kernel, inputs = kernels.resolve_vectors, [drawn, *common, wp.vec3()]
-            case PlaneKind.RGB_HDR:
-                kernel, inputs = kernels.resolve_vectors, [drawn, *common, wp.vec3(*camera.options.background)]
-            case PlaneKind.SEGMENTATION:
-                stage = self._stages[camera.options.geom_groups]
-                kernel, inputs = kernels.resolve_objects, [drawn, *common, stage.shape_object, GEOM, stage.flex]
-            case _:
-                raise ValueError(f"Newton's camera makes no {plane.value!r}")
-        wp.launch(kernel, (frame.shape[0], lanes), inputs, [frame], device=self._device)
-
-
-def _sources(planes: Iterable[PlaneKind]) -> frozenset[_Source]:
-    """What the sensor has to draw for these planes."""
-    return frozenset({_DEPTH, *(_SOURCES[plane] for plane in planes)})
-
-
-def _by_environment(images: _Images) -> _Images:
-    """The same memory as (environment, pixel)."""
-    return {
-        source: image.reshape((image.shape[0], image.shape[1] * image.shape[2])) for source, image in images.items()
-    }
-
-
-def _by_pixel(plane: PlaneKind, frame: wp.array) -> wp.array:
-    """The same memory as (environment, pixel) in the type that the plane is written in."""
-    shape = frame.shape[0], frame.shape[1] * frame.shape[2]
-    return wp.array(ptr=frame.ptr, dtype=_PIXEL[plane], shape=shape, device=frame.device)
-
-
-def _by_fours(depth: wp.array) -> wp.array:
-    """The same memory as (environment, four pixels)."""
-    rows, count = depth.shape
-    strides = (depth.strides[0], 4 * depth.strides[1])
-    return wp.array(ptr=depth.ptr, dtype=wp.vec4, shape=(rows, count // 4), strides=strides, device=depth.device)
+            # A frame is a place in the store, and there are not many.
+            resolve = resolves.get((plane, frame.ptr))
+            if resolve is None:
+                if len(resolves) >= _MOST_RESOLVES:
+                    resolves.clear()
+                stage, far = self._stages[view.camera.options.geom_groups], self._scene.far
+                resolve = keep_resolve(view, stage, far, plane, piece, drawing.images, frame)
+                resolves[plane, frame.ptr] = resolve
+            resolve.launch()

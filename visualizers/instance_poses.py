@@ -9,6 +9,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from scene_data.formats import SceneDataFormat
+from scene_data.launches import KeptLaunch
 from scene_data.provider import SceneDataProvider
 from scene_data.scene import WORLD, SceneDescription
 from scene_data.visualizers.instancing import Instances
@@ -135,6 +136,8 @@ class InstancePoses:
         self._is_finite = self._array(np.ones(self.starts[-1], bool), wp.bool)
         self._has_moved = self._array(np.zeros(len(counts), bool), wp.bool)
         self._has_turned_visible = self._array(np.zeros(len(counts), bool), wp.bool)
+        self._place = KeptLaunch(place_instances, self._device)
+        self._instance_count = int(self.starts[-1])
         self._seen: int | None = None
 
     def set_offsets(self, offsets: NDArray[np.float64]) -> None:
@@ -160,15 +163,10 @@ class InstancePoses:
             return None
         self._has_moved.zero_()
         self._has_turned_visible.zero_()
-        wp.launch(
-            place_instances,
-            dim=int(self.starts[-1]),
-            inputs=[self._poses.positions, self._poses.orientations, *self._inputs, self._shown, self._offsets],
-            outputs=[self._placed, self._wxyz, self._is_finite, self._has_moved, self._has_turned_visible],
-            device=self._device,
-        )
-        self._seen = timestamp
         arrays = (self._placed, self._wxyz, self._is_finite, self._has_moved, self._has_turned_visible)
+        inputs = [self._poses.positions, self._poses.orientations, *self._inputs, self._shown, self._offsets]
+        self._place.launch(self._instance_count, inputs, arrays)
+        self._seen = timestamp
         return PlacedInstances(*(array.numpy() for array in arrays))
 
     def _array(self, values: Any, dtype: Any) -> wp.array:

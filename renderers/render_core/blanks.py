@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import warp as wp
 
+from scene_data.launches import KeptLaunch
 from scene_data.streams import WorkOrder
 
 __all__ = ["BlankCounter"]
@@ -28,6 +29,7 @@ class BlankCounter:
         self._lock = threading.Lock()
         self._counts: Counter[int] = Counter()
         self._device_counts: Any = None
+        self._count: Any = None
         self._counted = order.new_event()
 
     def note(self, environments: Iterable[int]) -> None:
@@ -45,7 +47,8 @@ class BlankCounter:
             if self._device_counts is None or self._device_counts.shape != flags.shape:
                 self._collect()
                 self._device_counts = wp.zeros(flags.shape[0], dtype=wp.int64, device=flags.device)
-            wp.launch(_count_flags, flags.shape[0], [flags], [self._device_counts], device=flags.device)
+                self._count = KeptLaunch(_count_flags, flags.device)
+            self._count.launch(flags.shape[0], [flags], [self._device_counts])
             self._order.complete(self._counted)
 
     def counts(self) -> dict[int, int]:

@@ -9,6 +9,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from scene_data.formats import SceneDataFormat
+from scene_data.launches import KeptLaunch
 from scene_data.scene import SceneDescription
 from scene_data.streams import WorkOrder, work_order_of
 
@@ -55,9 +56,10 @@ class LiveCameras:
 
     def __init__(self, scene: SceneDescription, cameras: Sequence[CameraDescriptor], device: Any):
         self.settings = CameraSettings()
-        self._scene = scene
+        self._counts = len(scene.bodies), len(scene.cameras)
         self._tables = CameraTables(scene, cameras, wp.get_device(device))
         self._index_of_id = {camera.id: index for index, camera in enumerate(self._tables.cameras)}
+        self._record = KeptLaunch(_record_poses, self._tables.device)
         self._order = work_order_of(self._tables.device)
         self._free: deque[_PoseMemory] = deque()
 
@@ -85,19 +87,8 @@ class LiveCameras:
             tables.apply(settings)
             snapshot.begin_read()
             order.wait((memory.read,))
-            wp.launch(
-                _record_poses,
-                dim=(tables.count, tables.num_envs),
-                inputs=[
-                    len(self._scene.bodies),
-                    len(self._scene.cameras),
-                    snapshot.transforms or NO_POSES,
-                    snapshot.cameras or NO_POSES,
-                    tables.places,
-                ],
-                outputs=[memory.poses],
-                device=tables.device,
-            )
+            poses = snapshot.transforms or NO_POSES, snapshot.cameras or NO_POSES
+            self._record.launch((tables.count, tables.num_envs), [*self._counts, *poses, tables.places], [memory.poses])
             order.complete(memory.written)
         return CameraRecord(memory, self._free, settings, self._index_of_id, self)
 
