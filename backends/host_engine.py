@@ -184,6 +184,11 @@ class HostEngineBackend(ModelBackend):
     # Environments and time
 
     @property
+    def simulation_time_ns(self) -> int:
+        """The latest simulation time of all environments [ns]."""
+        return int(np.rint(self._times().max() * 1e9))
+
+    @property
     def env_time_ns(self) -> NDArray[np.int64]:
         """Simulation time of each environment [ns], `(N,)`, a copy."""
         return np.rint(self._times() * 1e9).astype(np.int64)

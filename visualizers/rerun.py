@@ -149,7 +149,9 @@ class RerunVisualizer(BaseVisualizer):
 
     def wanted_cameras(self) -> Sequence[str]:
         """Cameras whose images are shown, when it is time for one."""
-        if self._cameras is None or self.provider is None or self.provider.simulation_time_ns == self._images_at:
+        if self._cameras is None or self.provider is None or not self.cfg.camera_images:
+            return ()
+        if self.provider.simulation_time_ns == self._images_at:
             return ()
         return self.cfg.camera_images if self._image_clock() >= self._images_due * (1.0 - _ROUNDING) else ()
 
@@ -173,7 +175,7 @@ class RerunVisualizer(BaseVisualizer):
 
     def show_markers(self, markers: PackedGeometry | None) -> None:
         """Show extra geometry in place of what was shown before."""
-        if self._markers is not None:
+        if self._markers is not None and (markers is not None or self._markers.shows_any):
             self._set_time()
             self._markers.show(markers)
 

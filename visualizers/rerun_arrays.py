@@ -1,5 +1,6 @@
 """Arrays as Rerun stores them, without its conversions: what moves is sent many times a second."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,13 @@ def log_components(recording: rr.RecordingStream, path: str, components: Compone
 
 def as_rows(values: NDArray[np.float32]) -> pa.FixedSizeListArray:
     """Float32 rows `(N, k)`; the memory is shared where it is contiguous, and must not be written to any more."""
-    kind = pa.list_(pa.field("item", pa.float32(), nullable=False), values.shape[1])
-    return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(values).reshape(-1)), type=kind)
+    flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(flat, type=_row_type(values.shape[1]))
+
+
+@cache
+def _row_type(width: int) -> pa.DataType:
+    return pa.list_(pa.field("item", pa.float32(), nullable=False), width)
 
 
 def instance_poses(positions: pa.Array, quaternions: pa.Array, is_there: NDArray[np.bool_] | None) -> Components:

@@ -31,6 +31,11 @@ class RerunMarkers:
         self._offsets = offsets
         self._shown: set[ShapeType] = set()
 
+    @property
+    def shows_any(self) -> bool:
+        """Whether anything is shown at present."""
+        return bool(self._shown)
+
     def show(self, geometry: PackedGeometry | None) -> None:
         """Show this, and nothing of what was shown before."""
         for shape, rows in marker_rows(geometry, self._env_ids, self._offsets).items():

@@ -26,6 +26,7 @@ ALL_ENVS = "*"
 """Stands for the index of the environment in paths of entities that all of them share."""
 
 _IDENTITY = (0.0, 0.0, 0.0, 1.0)
+_XYZW = np.array([1, 2, 3, 0])
 
 
 class RerunScene:
@@ -159,7 +160,7 @@ class RerunScene:
 
     def _send(self, placed: PlacedInstances, is_first: bool = False) -> None:
         """Send the poses of what moves, and at first, for good, those of what never does."""
-        positions, quaternions = as_rows(placed.positions.copy()), as_rows(np.roll(placed.wxyz, -1, axis=1))
+        positions, quaternions = as_rows(placed.positions.copy()), as_rows(placed.wxyz.take(_XYZW, axis=1))
         starts = range(len(self._paths) + 1) if self._is_tree else self._poses.starts.tolist()
         are_all_there = bool(placed.is_finite.all())
         for index, path in enumerate(self._paths):
