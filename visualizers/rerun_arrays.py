@@ -25,13 +25,13 @@ _NO_SIZE = 1e-9
 """Too small to be seen. Rerun takes 0 for no transform at all."""
 
 
-def log_components(recording: rr.RecordingStream, path: str, components: Components, static: bool = False) -> None:
-    """Send values that are in Rerun's layout already.
+def log_components(recording: Any, path: str, components: Components, static: bool = False) -> None:
+    """Send values that are in Rerun's layout already, to a recording as `to_native` gives it.
 
     What `recording.log` does at last. Before that, it makes objects of every component, looks for their types and for
     duplicates, and counts the calls that it is in, which takes longer than the sending.
     """
-    rerun_bindings.log_arrow_msg(path, components=components, static_=static, recording=recording.to_native())
+    rerun_bindings.log_arrow_msg(path, components=components, static_=static, recording=recording)
 
 
 def as_rows(values: NDArray[np.float32]) -> pa.FixedSizeListArray:

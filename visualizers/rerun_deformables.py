@@ -77,7 +77,7 @@ class RerunDeformables:
         for path, rows, faces in self._meshes:
             points = shown[rows].copy()
             values = {_POSITIONS: as_rows(points), _NORMALS: as_rows(_normals(points, faces))}
-            log_components(self._recording, path, values)
+            log_components(self._recording.to_native(), path, values)
         for path, strips in self._lines:
             self._recording.log(path, rr.LineStrips3D.from_fields(strips=shown[strips]), strict=True)
         return True

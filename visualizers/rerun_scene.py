@@ -5,6 +5,8 @@ share one entity for each shape, with an instance for each environment, so that 
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import rerun as rr
@@ -27,6 +29,15 @@ ALL_ENVS = "*"
 
 _IDENTITY = (0.0, 0.0, 0.0, 1.0)
 _XYZW = np.array([1, 2, 3, 0])
+
+
+class _Place(NamedTuple):
+    """An entity, and which of all poses are its: those from `start` to `end`."""
+
+    path: str
+    start: int
+    end: int
+    is_static: bool
 
 
 class RerunScene:
@@ -66,8 +77,12 @@ class RerunScene:
         self._poses = InstancePoses(provider, scene, groups, envs, env_ids)
         if not is_tree:
             self._poses.set_offsets(offsets)
+        starts = range(len(self._paths) + 1) if is_tree else self._poses.starts.tolist()
+        edges = zip(self._paths, pairwise(starts), self._is_static, strict=True)
+        places = [_Place(path, start, end, is_static) for path, (start, end), is_static in edges]
+        self._moving = [place for place in places if not place.is_static]
         if placed := self._poses.read():
-            self._send(placed, is_first=True)
+            self._send(placed, places)
 
     def update(self, has_passed: bool) -> bool:
         """Send where everything is that moves; whether anything was sent.
@@ -79,7 +94,7 @@ class RerunScene:
         placed = self._poses.read()
         if placed is None or not (has_passed or placed.has_moved.any() or placed.has_turned_visible.any()):
             return has_news
-        self._send(placed)
+        self._send(placed, self._moving)
         return True
 
     # -- trees
@@ -158,23 +173,19 @@ class RerunScene:
                 self._keep(path, self._geometry.of(shape, count))
         return bool(changed)
 
-    def _send(self, placed: PlacedInstances, is_first: bool = False) -> None:
-        """Send the poses of what moves, and at first, for good, those of what never does."""
+    def _send(self, placed: PlacedInstances, places: Sequence[_Place]) -> None:
+        """Send the poses of these; for good, where they never move."""
         positions, quaternions = as_rows(placed.positions.copy()), as_rows(placed.wxyz.take(_XYZW, axis=1))
-        starts = range(len(self._paths) + 1) if self._is_tree else self._poses.starts.tolist()
         are_all_there = bool(placed.is_finite.all())
-        for index, path in enumerate(self._paths):
-            is_static = self._is_static[index]
-            if is_static and not is_first:
-                continue
-            start, count = starts[index], starts[index + 1] - starts[index]
-            rows = positions.slice(start, count), quaternions.slice(start, count)
-            is_there = None if are_all_there else placed.is_finite[start : start + count]
+        recording = self._recording.to_native()
+        for path, start, end, is_static in places:
+            rows = positions.slice(start, end - start), quaternions.slice(start, end - start)
+            is_there = None if are_all_there else placed.is_finite[start:end]
             if self._is_tree:
                 poses = transform(*rows, is_there is None or bool(is_there[0]))
             else:
                 poses = instance_poses(*rows, is_there)
-            log_components(self._recording, path, poses, is_static)
+            log_components(recording, path, poses, is_static)
 
 
 def entity_path(path: str) -> str:
