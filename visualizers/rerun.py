@@ -215,8 +215,7 @@ class RerunVisualizer(BaseVisualizer):
         """What is sent next belongs to the present state."""
         assert self._stream is not None
         assert self.provider is not None
-        self._stream.recording.set_time(SIM_TIME, duration=np.timedelta64(self.provider.simulation_time_ns, "ns"))
-        self._stream.recording.set_time(STEP, sequence=self._sent)
+        self._stream.set_times(self.provider.simulation_time_ns, self._sent)
 
     def _image_clock(self) -> float:
         """The time that images are paced by [s]."""
