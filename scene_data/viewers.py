@@ -164,12 +164,12 @@ class Viewers:
         wanted = {name for names in self._ask_all(due, "wanted_cameras", ()) for name in names}
         marking = [viewing for viewing in due if self._ask(viewing, "wants_markers", False)]
         are_reading = [self._ask(viewing, "wants_poses", True, viewing.elapsed) for viewing in due]
-        reading: _Reading = nullcontext
-        if any(are_reading):
-            refresh()
-            reading = self._read_refreshed
         frames = _camera_frames(cameras, wanted)
         markers = _markers(collect_markers) if marking else None
+        reading: _Reading = nullcontext
+        if any(are_reading):  # after all that others do on this thread: nobody compares again
+            refresh()
+            reading = self._read_refreshed
         due = [viewing for viewing in due if viewing in self._viewings]
         updates = [(viewing, viewing.start_update(reading, frames, viewing in marking, markers)) for viewing in due]
         for viewing, update in updates:

@@ -13,6 +13,7 @@ import pytest
 from scene_data import SceneDataProvider, SimulationCfg, SimulationContext
 from scene_data.backends import MujocoPhysicsCfg, MujocoSceneDataBackend
 from scene_data.camera import CameraCfg
+from scene_data.extra_geometry import GeometryBatch
 from scene_data.formats import SceneDataFormat
 from scene_data.registry import visualizers
 from scene_data.visualizers import BaseVisualizer, VisualizerCfg
@@ -175,6 +176,19 @@ class TestReading:
             sim.step()
             assert compared == [threading.current_thread()]
             assert len(sim.visualizers[0].seen) == len(sim.visualizers[1].seen) == 1
+
+    def test_viewers_see_what_a_source_of_geometry_moves(self, model, monkeypatch):
+        def push():
+            sim.physics.data.qpos[0] += 1.0
+            return GeometryBatch.spheres((0, 0, 1), 0.1)
+
+        monkeypatch.setattr(Dummy, "wants_markers", lambda viewer: True)
+        with open_context(model, DummyCfg()) as sim:
+            sim.add_geometry_source(push)
+            sim.step()
+            with sim.provider.consistent_read():
+                assert sim.visualizers[0].seen == [sim.provider.backend.transforms_timestamp]
+            assert sim.physics.data.xpos[1, 0] == 1.0
 
     def test_nothing_is_refreshed_for_viewers_that_read_nothing(self, model, refreshes):
         with open_context(model, DummyCfg(), DummyCfg()) as sim:

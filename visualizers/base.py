@@ -138,7 +138,7 @@ class BaseVisualizer(ABC):
 
     @abstractmethod
     def step(self, dt: float) -> None:
-        """Show the present state.
+        """Show the present state. All viewers that are updated together read the same one.
 
         Args:
             dt: Simulation time since the last call [s]; 0 while paused.
