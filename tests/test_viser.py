@@ -409,6 +409,25 @@ class TestSeen:
         assert sum(yellow) == sum(cyan) == 2
         assert yellow[0] == yellow[3]
 
+    def test_primitives_of_every_kind_are_seen_with_a_texture(self):
+        kinds = {"sphere": ".3", "ellipsoid": ".2 .3 .2", "cylinder": ".3 .1", "capsule": ".2 .2", "box": ".3 .3 .1"}
+        geoms = "".join(
+            f'<geom type="{kind}" size="{size}" pos="{place - 2} 0 .3" material="red"/>'
+            for place, (kind, size) in enumerate(kinds.items())
+        )
+        model = mujoco.MjModel.from_xml_string(
+            '<mujoco><asset><texture name="red" type="2d" builtin="flat" width="8" height="8" rgb1="1 0 0"/>'
+            f'<material name="red" texture="red"/></asset><worldbody>{geoms}</worldbody></mujoco>'
+        )
+        with open_context(model, eye=(0.0, -0.01, 6.0), lookat=(0.0, 0.0, 0.0)) as sim:
+            sim.render()
+            picture = viewer_of(sim).screenshot(300, 100).astype(int)
+        is_red = (picture[..., 0] > 150) & (picture[..., 1:] < 110).all(axis=-1)
+        focal = 50.0 / np.tan(np.radians(22.5))
+        for place, kind in enumerate(kinds):
+            column = round(150 + focal * (place - 2) / 5.7)
+            assert is_red[45:55, column - 3 : column + 4].any(), kind
+
     def test_the_page_shows_the_scene_and_its_panel_and_follows_the_motion(self, model):
         with open_context(model, eye=(0.0, -0.01, 4.0), lookat=(0.0, 0.0, 0.0), speed=None) as sim:
             viewer = viewer_of(sim)

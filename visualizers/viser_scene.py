@@ -247,10 +247,12 @@ def _glb(skin: Skin) -> bytes:
         metallicFactor=max(material.metallic, 0.0),
         alphaMode="BLEND" if skin.rgba[3] < 1.0 or skin.pixels.shape[-1] == 4 else "OPAQUE",
     )
+    # Equal arrays are stored once in the file, and a page shows nothing of a unit sphere whose normals are its points.
+    normals = np.nextafter(skin.surface.normals, np.float32(0.0))
     mesh = Trimesh(
         skin.surface.points,
         skin.surface.faces,
-        vertex_normals=skin.surface.normals,
+        vertex_normals=normals,
         visual=TextureVisuals(uv=skin.texcoords, material=look),
         process=False,
     )
