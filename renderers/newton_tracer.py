@@ -110,7 +110,8 @@ class NewtonTracer:
             for index, (camera, projection) in enumerate(zip(cameras, self.tables.projections, strict=True))
         }
         try:
-            for view in self._views.values():  # now rather than in the first turn
+            # Now rather than in the first turn, and the largest first: the others fit into its scratch.
+            for view in sorted(self._views.values(), key=View.largest_piece, reverse=True):
                 self._drawings(view, sources_of(view.camera.planes))
         except BaseException:
             self.close()

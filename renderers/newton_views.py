@@ -1,5 +1,6 @@
 """What Newton's sensor draws of a camera in one go, and what it needs for that: cut out of lasting arrays once."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -85,6 +86,10 @@ class View:
         whole = slice(0, self.camera.height)
         tiles = [Tile(slice(env, env + 1), whole) for env in range(self.camera.num_envs)]
         return [Piece(tile, self, self._environments) for tile in tiles]
+
+    def largest_piece(self) -> int:
+        """Pixels of the largest piece."""
+        return max(math.prod(piece.size) for piece in self.pieces)
 
     def pinholes(self, snapshot: RenderSnapshot) -> list[tuple[float, ...]]:
         """(fx, fy, cx, cy) in force: one for all environments, or one for each."""

@@ -378,3 +378,19 @@ def test_calls_before_initialize_are_refused(cameras):
 
 def test_it_is_registered_by_name():
     assert registry.renderers.get("newton") is NewtonRenderBackend
+
+
+def test_cameras_of_all_sizes_share_one_scratch(model, cameras):
+    backend = NewtonRenderBackend(threads=1)
+    sizes = ((4, 4), (48, 40), (16, 12))
+    chosen = tuple(
+        replace(cameras["front"], id=number, width=width, height=height, planes=(DEPTH,))
+        for number, (width, height) in enumerate(sizes, start=1)
+    )
+    status = backend.initialize(describe_model(model, NUM_ENVS), RenderConfiguration(1, 1, chosen, "cpu"))
+    assert status.code is RenderStatusCode.OK, status.message
+    (stage,) = backend._tracer._stages.values()
+    images = [image for pieces in stage.drawings.values() for (drawing,) in pieces for image in drawing.images.values()]
+    assert len({image.ptr for image in images}) == 1
+    assert max(image.size for image in images) >= 48 * 40
+    backend.shutdown_on_render_thread()
