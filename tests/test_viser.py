@@ -275,7 +275,7 @@ class TestPanel:
             stepping.start()
             time.sleep(0.2)
             assert sim.simulation_time_ns == 0
-            panel.steps_wanted = 1
+            panel.ask_for_step()
             deadline = time.monotonic() + 5.0
             while sim.simulation_time_ns == 0 and time.monotonic() < deadline:
                 time.sleep(0.01)
@@ -292,8 +292,8 @@ class TestPanel:
             assert viewer._scene.groups == {0: True, 3: False}
             hidden = [handle for name, handle in nodes(viewer).items() if name.count("/") == 3 and not handle.visible]
             assert hidden
-            viewer._panel.groups_wanted[3] = True
-            viewer._panel.spacing_wanted = 6.0
+            viewer._panel.groups[3] = True
+            viewer._panel.spacing = 6.0
             sim.step()
             assert all(handle.visible for name, handle in nodes(viewer).items() if name != "/scene/frames")
             sphere = batched(viewer, "sphere")
@@ -301,6 +301,23 @@ class TestPanel:
             viewer._panel.reset_wanted = True
             sim.step()
             assert sim.simulation_time_ns == 0
+
+    def test_what_is_switched_while_a_switch_is_followed_is_not_lost(self, model, watched, monkeypatch):
+        with open_context(model) as sim:
+            viewer = viewer_of(sim)
+            show_frames = viewer._scene.show_frames
+
+            def show(is_shown):
+                show_frames(is_shown)
+                # Another thread brings a second click just now.
+                viewer._panel.shows_frames = False
+
+            monkeypatch.setattr(viewer._scene, "show_frames", show)
+            viewer._panel.shows_frames = True
+            sim.step()
+            assert viewer._scene.shows_frames
+            sim.step()
+            assert not viewer._scene.shows_frames
 
     def test_images_and_plots(self, model, watched):
         plots = {"height": lambda: 1.5}

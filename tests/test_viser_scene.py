@@ -99,7 +99,7 @@ class TestContacts:
             for _ in range(300):
                 sim.step()
             assert asked == []
-            viewer._panel.contacts_wanted = True
+            viewer._panel.shows_contacts = True
             sim.step()
             discs = nodes(viewer)["/scene/contacts/cylinder"]
             shown = discs.batched_scales[:, 0] > 0.0
@@ -110,7 +110,7 @@ class TestContacts:
             heads = nodes(viewer)["/scene/contacts/sphere"]
             tips = heads.batched_positions[heads.batched_scales[:, 0] > 0.0]
             assert (tips[:, 2] > 0.05).all(), "the ground pushes upwards"
-            viewer._panel.contacts_wanted = False
+            viewer._panel.shows_contacts = False
             sim.step()
             assert (discs.batched_scales == 0.0).all()
 
@@ -132,7 +132,7 @@ def test_frames_stand_at_the_bodies_while_they_are_shown(watched):
         sim.physics.batch.qpos[:, 2] = (3.0, 4.0)
         sim.step()
         assert (frames.batched_positions[:, 2] < 1.0).all(), "nothing is sent of what is hidden"
-        viewer._panel.frames_wanted = True
+        viewer._panel.shows_frames = True
         sim.step()
         assert frames.visible
         bodies = frames.batched_positions.reshape(2, 2, 3)
@@ -227,13 +227,13 @@ class TestDeforming:
         with open_context(mujoco.MjModel.from_xml_string(LIMP)) as sim:
             viewer = viewer_of(sim)
             jelly = nodes(viewer)["/scene/deforming/1"]
-            viewer._panel.groups_wanted[0] = False
+            viewer._panel.groups[0] = False
             sim.step()
             before = jelly.vertices
             for _ in range(10):
                 sim.step()
             assert jelly.vertices is before
-            viewer._panel.groups_wanted[0] = True
+            viewer._panel.groups[0] = True
             sim.step()
             points = sim.provider.get_geometry_points()["/World/envs/env_0/jelly"].numpy()
             np.testing.assert_allclose(jelly.vertices, points, atol=1e-6)
@@ -323,7 +323,7 @@ def test_a_page_shows_forces_and_rising_ground_while_the_simulation_runs():
             page = browser.page(viewer.url)
             page.wait_until("document.body && document.body.innerText.includes('1 environment')")
             page.evaluate("document.querySelectorAll('[class*=Notification-close]').forEach(each => each.click())")
-            viewer._panel.contacts_wanted = True
+            viewer._panel.shows_contacts = True
             picture = page.wait_for(lambda picture: _count(picture, 0) > 30 and _count(picture, 1) > 300, 90.0)
             assert _count(picture, 0) > 30, "no force is seen"
             flat = _count(picture, 1)
@@ -348,7 +348,7 @@ def _count(picture: np.ndarray, channel: int) -> int:
 def test_markers_are_drawn_beside_contacts(watched):
     with open_context(mujoco.MjModel.from_xml_string(RESTING)) as sim:
         sim.add_geometry_source(lambda: GeometryBatch.spheres([[0, 0, 1]], 0.2))
-        viewer_of(sim)._panel.contacts_wanted = True
+        viewer_of(sim)._panel.shows_contacts = True
         sim.step()
         assert (nodes(viewer_of(sim))["/scene/markers/sphere"].batched_scales[:, 0] > 0.0).sum() == 1
 
@@ -415,7 +415,7 @@ class TestChosenEnvironments:
         with open_context(mujoco.MjModel.from_xml_string(RESTING), num_envs=4, env_spacing=0.0) as sim:
             viewer = viewer_of(sim)
             sim.physics.batch.qpos[:, 2] = (1.0, 2.0, 3.0, 4.0)
-            viewer._panel.envs_wanted = [3, 1]
+            viewer._panel.env_ids = [3, 1]
             sim.step()
             assert viewer.env_ids.tolist() == [3, 1]
             np.testing.assert_allclose(batched(viewer, "sphere").batched_positions[:, 2], (4.0, 2.0), atol=1e-3)

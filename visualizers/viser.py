@@ -279,26 +279,22 @@ class ViserVisualizer(BaseVisualizer):
         return _point(free.lookat + away), _point(free.lookat)
 
     def _follow_panel(self) -> None:
-        """Do what people asked for since the last step."""
-        panel, scene = self._panel, self._scene
+        """Make the scene what the panel says."""
+        panel = self._panel
         assert panel is not None
+        is_spread_anew = panel.spacing not in (None, self._spacing)
+        if is_spread_anew or panel.env_ids not in (None, self.env_ids.tolist()):
+            self._rebuild(panel)
+        scene = self._scene
         assert scene is not None
-        while panel.groups_wanted:
-            scene.show_group(*panel.groups_wanted.popitem())
+        for group, is_shown in panel.groups.items():
+            if scene.groups[group] != is_shown:
+                scene.show_group(group, is_shown)
+        if scene.shows_frames != panel.shows_frames:
+            scene.show_frames(panel.shows_frames)
+        scene.contacts.is_shown = panel.shows_contacts
         while panel.views_wanted:
             self._look_through(*panel.views_wanted.pop(0))
-        if panel.frames_wanted is not None:
-            scene.show_frames(panel.frames_wanted)
-            panel.frames_wanted = None
-        if panel.contacts_wanted is not None:
-            scene.contacts.is_shown = panel.contacts_wanted
-            panel.contacts_wanted = None
-        if panel.spacing_wanted is not None or panel.envs_wanted is not None:
-            if panel.spacing_wanted is not None:
-                self._spacing, panel.spacing_wanted = panel.spacing_wanted, None
-            if panel.envs_wanted is not None:
-                self.env_ids, panel.envs_wanted = np.array(panel.envs_wanted, np.int64), None
-            self._rebuild()
 
     def _plot(self, panel: ViserPanel, seconds: float) -> None:
         """Add the present values to the plots, when it is time."""
@@ -324,19 +320,18 @@ class ViserVisualizer(BaseVisualizer):
         row = int(self.env_ids[0]) * len(names) + names.index(path_name)
         return poses.positions[row : row + 1].numpy()[0].tolist()
 
-    def _rebuild(self) -> None:
+    def _rebuild(self, panel: ViserPanel) -> None:
         """Send the scene anew, for other environments or other places for them."""
         assert self.server is not None
         assert self.provider is not None
         assert self._scene is not None
         assert self._description is not None
-        old = self._scene
-        old.remove()
+        if panel.spacing is not None:
+            self._spacing = panel.spacing
+        if panel.env_ids is not None:
+            self.env_ids = np.array(panel.env_ids, np.int64)
+        self._scene.remove()
         self._scene = ViserScene(self.server, self.provider, self._description, self.env_ids, self._offsets())
-        for group, is_shown in old.groups.items():
-            self._scene.show_group(group, is_shown)
-        self._scene.show_frames(old.shows_frames)
-        self._scene.contacts.is_shown = old.contacts.is_shown
 
     def _look_through(self, client_id: int, view: str) -> None:
         """Move one browser's camera to a view."""

@@ -1,5 +1,10 @@
-"""The controls beside the scene. Callbacks come from viser's threads: they set plain values, which steps read."""
+"""The controls beside the scene.
 
+Callbacks come from viser's threads and only say how things are to be; a step compares that with how they are. Nothing
+is taken back after it was read, so no click is lost that comes meanwhile.
+"""
+
+import queue
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -62,29 +67,28 @@ class ViserPanel:
 
     Attributes:
         is_paused: Whether somebody has paused the simulation.
-        steps_wanted: Single steps that were asked for while paused.
         reset_wanted: Whether somebody asked for a reset.
         views_wanted: Client and name of the views that were asked for.
-        groups_wanted: Visibility groups that were switched, and to what.
-        spacing_wanted: The distance that was asked for [m], or None.
-        envs_wanted: The environments that were asked for, or None.
-        frames_wanted: Whether body frames were switched on or off, or None.
-        contacts_wanted: Whether contacts were switched on or off, or None.
+        groups: Visibility groups, each with whether it is to be shown.
+        spacing: The distance between environments [m]; None where one is shown.
+        env_ids: The environments that were asked for; None before anybody did.
+        shows_frames: Whether body frames are to be shown.
+        shows_contacts: Whether contacts are to be shown.
         plotted_body: The body whose position is plotted, or None.
         plots: The plots, or None.
     """
 
     def __init__(self, server: viser.ViserServer, contents: PanelContents, speed: float | None, is_paused: bool):
         self._gui = server.gui
+        self._single_steps: queue.SimpleQueue[None] = queue.SimpleQueue()
         self.is_paused = is_paused
-        self.steps_wanted = 0
         self.reset_wanted = False
         self.views_wanted: list[tuple[int, str]] = []
-        self.groups_wanted: dict[int, bool] = {}
-        self.spacing_wanted: float | None = None
-        self.envs_wanted: list[int] | None = None
-        self.frames_wanted: bool | None = None
-        self.contacts_wanted: bool | None = None
+        self.groups = dict(contents.groups)
+        self.spacing = contents.spacing
+        self.env_ids: list[int] | None = None
+        self.shows_frames = False
+        self.shows_contacts = False
         self.plotted_body: str | None = None
         self.plots: ViserPlots | None = None
         self._rate_since: tuple[float, float] | None = None
@@ -115,12 +119,17 @@ class ViserPanel:
         """Cameras whose images are to be shown."""
         return self._cameras if self._show_images is not None and self._show_images.value else ()
 
+    def ask_for_step(self) -> None:
+        """Let one step through while paused, as the button does."""
+        self._single_steps.put(None)
+
     def take_single_step(self) -> bool:
         """Whether a step was asked for since; it is taken off."""
-        if self.steps_wanted > 0:
-            self.steps_wanted -= 1
-            return True
-        return False
+        try:
+            self._single_steps.get_nowait()
+        except queue.Empty:
+            return False
+        return True
 
     def set_paused(self, is_paused: bool) -> None:
         """Pause or go on, as the button does."""
@@ -168,7 +177,7 @@ class ViserPanel:
 
         @self._step.on_click
         def _(_: Any) -> None:
-            self.steps_wanted += 1
+            self.ask_for_step()
 
         @reset.on_click
         def _(_: Any) -> None:
@@ -196,7 +205,7 @@ class ViserPanel:
 
         @slider.on_update
         def _(_: Any) -> None:
-            self.spacing_wanted = float(slider.value)
+            self.spacing = float(slider.value)
 
     def _add_environments(self, shown: str, num_envs: int) -> None:
         text = self._gui.add_text("Environments", shown, hint="all, or indices and ranges such as 0-3, 8")
@@ -205,7 +214,7 @@ class ViserPanel:
         def _(_: Any) -> None:
             # Half of what is being typed need not make sense.
             try:
-                self.envs_wanted = parse_environments(text.value, num_envs)
+                self.env_ids = parse_environments(text.value, num_envs)
             except EnvironmentsError:
                 return
 
@@ -214,14 +223,14 @@ class ViserPanel:
 
         @frames.on_update
         def _(_: Any) -> None:
-            self.frames_wanted = bool(frames.value)
+            self.shows_frames = bool(frames.value)
 
         if has_contacts:
             contacts = self._gui.add_checkbox("Contacts", False)
 
             @contacts.on_update
             def _(_: Any) -> None:
-                self.contacts_wanted = bool(contacts.value)
+                self.shows_contacts = bool(contacts.value)
 
     def _add_images_switch(self) -> None:
         with self._camera_folder:
@@ -249,7 +258,7 @@ class ViserPanel:
 
         @switch.on_update
         def _(_: Any) -> None:
-            self.groups_wanted[group] = bool(switch.value)
+            self.groups[group] = bool(switch.value)
 
 
 def _factor(speed: str) -> float | None:
