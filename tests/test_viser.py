@@ -276,13 +276,13 @@ class TestPanel:
             time.sleep(0.2)
             assert sim.simulation_time_ns == 0
             panel.ask_for_step()
-            deadline = time.monotonic() + 5.0
+            deadline = time.monotonic() + 20.0
             while sim.simulation_time_ns == 0 and time.monotonic() < deadline:
                 time.sleep(0.01)
             time.sleep(0.2)
             assert sim.simulation_time_ns == 10_000_000
             panel.set_paused(False)
-            stepping.join(5.0)
+            stepping.join(20.0)
             assert sim.simulation_time_ns == 20_000_000
 
     def test_reset_speed_groups_and_spacing(self, model, watched):
