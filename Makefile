@@ -54,7 +54,7 @@ $(PHYSX)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(PHYSX) || { $(PYTHON) -m venv --clear --without-pip $(PHYSX) \
 		&& $(PYTHON) -m pip --python $(PHYSX)/bin/python install pip; }
 	grep -vE '^(packaging|pytest)==' constraints.txt > build/physx-constraints.txt
-	$(PHYSX)/bin/python -m pip install -c build/physx-constraints.txt -e '.[physx,newton]' pytest scipy
+	$(PHYSX)/bin/python -m pip install -c build/physx-constraints.txt -e '.[physx,newton]' hypothesis pytest scipy
 	touch $@
 
 test-physx: $(PHYSX)/.installed ## Install PhysX beside the rest, and test what publishes it

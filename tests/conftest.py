@@ -1,8 +1,13 @@
 """What holds for every test."""
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from scene_data import SimulationContext
+
+# How long an example takes says something about the machine, not about the code.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 @pytest.fixture(autouse=True)

@@ -62,7 +62,7 @@ def convert(published: Any, target: str) -> Any:
     return output
 
 
-@settings(deadline=None, max_examples=120)
+@settings(max_examples=120)
 @given(
     source=st.sampled_from(SOURCES),
     between=st.lists(st.sampled_from(BETWEEN), max_size=3),

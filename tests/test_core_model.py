@@ -239,4 +239,4 @@ class CoreModel(RuleBasedStateMachine):
 
 
 TestCoreModel = CoreModel.TestCase
-TestCoreModel.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestCoreModel.settings = settings(max_examples=40, stateful_step_count=25)

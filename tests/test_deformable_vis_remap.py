@@ -76,7 +76,7 @@ def test_tetrahedra_come_flat_or_in_rows_and_in_either_orientation():
     np.testing.assert_allclose(interpolate(nodes, mirrored), points, atol=1e-5)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**31), count=st.integers(5, 60))
 def test_points_inside_are_carried_by_the_tetrahedron_around_them(seed, count):
     nodes, tets = cloud(count, seed)

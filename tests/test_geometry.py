@@ -266,7 +266,7 @@ def poses(rng: np.random.Generator, count: int) -> tuple[wp.array, np.ndarray, n
     return wp.array(packed, dtype=wp.transformf, device="cpu"), positions, rotations.as_matrix()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=SEEDS, node_count=st.integers(1, 20), vertex_count=st.integers(1, 20))
 def test_interpolation_is_a_weighted_sum(seed, node_count, vertex_count):
     rng = np.random.default_rng(seed)
@@ -280,7 +280,7 @@ def test_interpolation_is_a_weighted_sum(seed, node_count, vertex_count):
     np.testing.assert_allclose(view_of(source, vertex_count), expected, rtol=0, atol=1e-5)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=SEEDS, body_count=st.integers(1, 5), shape_count=st.integers(1, 8), vertex_count=st.integers(1, 20))
 def test_cables_run_midway_between_the_ends_of_their_capsules(seed, body_count, shape_count, vertex_count):
     rng = np.random.default_rng(seed)
@@ -298,7 +298,7 @@ def test_cables_run_midway_between_the_ends_of_their_capsules(seed, body_count, 
     np.testing.assert_allclose(view_of(source, vertex_count), placed.mean(axis=1), rtol=0, atol=1e-4)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=SEEDS, copies=st.integers(1, 3), inflates=st.sampled_from([(0.0, 0.0), (0.02, 0.0), (0.0, -0.05)]))
 def test_skins_blend_their_bones(seed, copies, inflates):
     rng = np.random.default_rng(seed)

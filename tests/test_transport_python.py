@@ -8,6 +8,7 @@ import weakref
 import mujoco
 import numpy as np
 import pytest
+from listening import WAIT_S, wait_until
 from test_simulation import OPTIONS, SIDE, TOP, XML, expected_position, open_context, slab_position, write_qpos
 
 from scene_data.camera import BodyMount, CameraCfg, Pinhole, WorldPose
@@ -16,7 +17,6 @@ from scene_data.renderers import FrameCapacityError, PlaneKind, StaleGenerationE
 from scene_data.renderers.render_core.publication import FrameTransport
 from scene_data.renderers.transports import CameraPublicationTransport, FrameConsumer
 
-WAIT_S = 20.0
 STEP_NS = 10_000_000
 
 
@@ -266,7 +266,7 @@ class TestGenerations:
                 try:
                     # What is registered here is of the generation in force, or refused.
                     with transport.register("side", history=1, planes=(PlaneKind.DEPTH,)) as reader:
-                        frames = reader.wait(0.02)
+                        frames = reader.wait(0.5)
                         if frames is not None:
                             stamp = frames.leases[PlaneKind.DEPTH].stamp
                             seen.append((reader._generation, stamp.frame_generation))
@@ -276,13 +276,16 @@ class TestGenerations:
         threads = [threading.Thread(target=read) for _ in range(20)]
         for thread in threads:
             thread.start()
-        for _ in range(4):
-            for _ in range(10):
-                sim.step()
-            sim.reload(model)
-        stop.set()
-        for thread in threads:
-            thread.join(WAIT_S)
+        try:
+            for reload in range(1, 5):
+                for _ in range(10):
+                    sim.step()
+                wait_until(lambda reload=reload: len(seen) > 5 * reload, "the readers get frames", sim.step)
+                sim.reload(model)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join(WAIT_S)
         assert set(threading.enumerate()) == before
         assert len(seen) > 20
         assert all(registered == stamped for registered, stamped in seen)
