@@ -282,8 +282,8 @@ class ViserVisualizer(BaseVisualizer):
         """Make the scene what the panel says."""
         panel = self._panel
         assert panel is not None
-        is_spread_anew = panel.spacing not in (None, self._spacing)
-        if is_spread_anew or panel.env_ids not in (None, self.env_ids.tolist()):
+        shows_others = panel.env_ids is not None and panel.env_ids != self.env_ids.tolist()
+        if shows_others or panel.spacing not in (None, self._spacing):
             self._rebuild(panel)
         scene = self._scene
         assert scene is not None
