@@ -525,6 +525,25 @@ def test_a_finalizer_that_runs_under_the_lock_does_not_deadlock():
 # -- a small model
 
 
+def test_a_generation_begins_in_the_pieces_between_what_is_held():
+    """Two slots need not lie side by side; another arena would keep the bytes of both for as long as one is held."""
+    boundary = FrameBoundary(4, 3 * LENGTH)
+    assert boundary.reconfigure(1, LENGTH).ok
+    writers = [boundary.try_acquire_writer(1, RGB, LAYOUT) for _ in range(3)]
+    middle = sorted(writers, key=lambda writer: writer.buffer.ptr)[1]
+    for writer in writers:
+        if writer is not middle:
+            writer.close()
+    assert boundary.reconfigure(2, LENGTH, warm_slots=2).ok
+    assert boundary.buffer_growths == 1
+    middle.buffer.fill_(1)
+    for value in (2, 3):
+        commit(boundary, value)
+    assert [value_of(lease) for lease in boundary.acquire_recent(0, RGB, 3)] == [2, 3]
+    assert (middle.buffer.numpy() == 1).all()
+    middle.close()
+
+
 class StoreModel(RuleBasedStateMachine):
     """Slots and bytes against plain counting. All planes of one length, so that any free place fits."""
 

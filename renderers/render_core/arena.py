@@ -51,9 +51,9 @@ class Arena:
         """Give an extent back."""
         self._extents.free(extent)
 
-    def could_allocate(self, nbytes: int, after_freeing: Collection[Extent] = ()) -> bool:
-        """Whether some free extent would fit, were some of the taken ones free."""
-        return self._extents.could_allocate(nbytes, after_freeing)
+    def could_allocate(self, nbytes: int, count: int = 1, after_freeing: Collection[Extent] = ()) -> bool:
+        """Whether so many planes of up to this length would fit, were some of the taken extents free."""
+        return self._extents.could_allocate(nbytes, count, after_freeing)
 
     def array(self, extent: Extent, layout: PlaneLayout) -> Any:
         """New Warp array of a plane in an extent. It keeps the storage alive, and so do views of it."""
@@ -85,8 +85,8 @@ class _EqualExtents:
     def free(self, extent: Extent) -> None:
         self._free.append(extent)
 
-    def could_allocate(self, nbytes: int, after_freeing: Collection[Extent]) -> bool:
-        return bool(self._free) or len(after_freeing) > 0
+    def could_allocate(self, nbytes: int, count: int, after_freeing: Collection[Extent]) -> bool:
+        return len(self._free) + len(after_freeing) >= count
 
 
 class _PackedExtents:
@@ -109,12 +109,12 @@ class _PackedExtents:
     def free(self, extent: Extent) -> None:
         self._free = _merged(self._free, extent)
 
-    def could_allocate(self, nbytes: int, after_freeing: Collection[Extent]) -> bool:
+    def could_allocate(self, nbytes: int, count: int, after_freeing: Collection[Extent]) -> bool:
         free = self._free
         for extent in after_freeing:
             free = _merged(free, extent)
         length = _aligned(nbytes)
-        return any(available >= length for _, available in free)
+        return sum(available // length for _, available in free) >= count
 
 
 def _aligned(length: int) -> int:

@@ -169,10 +169,10 @@ class SlotPool:
         fits = bool(self._free) and self._used_bytes + nbytes <= self.max_bytes
         return fits and self._arena.could_allocate(nbytes)
 
-    def _could_allocate(self, nbytes: int) -> bool:
-        """Whether there is a piece of this length once all unheld records are gone."""
+    def _could_allocate(self, nbytes: int, count: int = 1) -> bool:
+        """Whether so many planes of this length would fit once all unheld records are gone."""
         assert self._arena is not None
-        return self._arena.could_allocate(nbytes, [slot.extent for slot in self.records if not slot.holds])
+        return self._arena.could_allocate(nbytes, count, [slot.extent for slot in self.records if not slot.holds])
 
     def _vacate(self, slot: FrameSlot) -> None:
         assert slot.arena is not None
@@ -188,7 +188,7 @@ class SlotPool:
         """
         if self._arena is not None:
             geometry = Arena.geometry_of(self.max_slots, slot_byte_length, self.max_bytes)
-            if geometry == self._arena.geometry and self._could_allocate(wanted_slots * slot_byte_length):
+            if geometry == self._arena.geometry and self._could_allocate(slot_byte_length, wanted_slots):
                 return self._arena
         arena = Arena(self.max_slots, slot_byte_length, self.max_bytes, self._device)
         self.arena_count += 1
