@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 import urllib.request
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import mujoco
@@ -304,20 +305,22 @@ class TestRemoval:
 
 
 class TestRates:
-    def test_each_viewer_sees_all_the_time_at_its_own_rate(self, model):
+    def test_each_viewer_sees_all_the_time_at_its_own_rate(self, model, monkeypatch):
+        clock = SimpleNamespace(seconds=100.0, monotonic=lambda: clock.seconds, sleep=time.sleep)
+        monkeypatch.setattr("scene_data.viewers.time", clock)
         cfgs = [DummyCfg(), DummyCfg(update_frequency=50.0), DummyCfg(update_frequency=10.0)]
         with open_context(model, *cfgs) as sim:
             every, often, seldom = sim.visualizers
-            steps = 0
-            while len(seldom.dts) < 5:
+            for _ in range(200):
                 sim.step()
-                steps += 1
-                time.sleep(0.001)
-            assert len(every.dts) == steps
-            assert len(every.dts) > len(often.dts) > len(seldom.dts)
-            assert sum(every.dts) == pytest.approx(0.01 * steps)
-            assert sum(seldom.dts) == pytest.approx(0.01 * steps), "its last update was in the last step"
-            assert 0.0 < sum(often.dts) < 0.01 * steps + 1e-9
+                clock.seconds += 0.005
+            assert len(every.dts) == 200
+            assert 50 <= len(often.dts) <= 52
+            assert 10 <= len(seldom.dts) <= 12
+            assert sum(every.dts) == pytest.approx(2.0)
+            # The last update was at most a period ago.
+            assert 2.0 - 4 * 0.01 <= sum(often.dts) <= 2.0 + 1e-9
+            assert 2.0 - 20 * 0.01 <= sum(seldom.dts) <= 2.0 + 1e-9
 
     def test_the_first_update_may_take_long_and_the_next_may_not(self, model):
         with open_context(model, DummyCfg(step_timeout=0.2)) as sim:
