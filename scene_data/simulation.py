@@ -272,7 +272,8 @@ class SimulationContext:
             self._viewers.idle()
 
     def _update_viewers(self, dt: float) -> None:
-        if self._viewers.update(dt, self.forward, self._refresh_poses, self.cameras, self._collect_geometry):
+        colors = self._appearance.state.shape_colors
+        if self._viewers.update(dt, self.forward, self._refresh_poses, colors, self.cameras, self._collect_geometry):
             self.reset()
 
     def _refresh_poses(self) -> None:

@@ -40,6 +40,7 @@ class _Viewing:
         self._due_at = 0.0
         self._elapsed = 0.0
         self._has_shown_anything = False
+        self._colors: Any = None
         self.thread = ViewerThread(self.name, getattr(cfg, "step_timeout", _STEP_TIMEOUT))
 
     @property
@@ -61,25 +62,29 @@ class _Viewing:
         grace, self._has_shown_anything = 0.0 if self._has_shown_anything else _FIRST_UPDATE_GRACE, True
         return self.thread.timeout + grace
 
-    def start_update(self, reading: _Reading, frames: "_CameraFrames", has_markers: bool, markers: Any) -> Future:
-        """Have its thread update it inside `reading()`; the result says whether it is still open."""
+    def start_update(self, news: "_News", has_markers: bool) -> Future:
+        """Have its thread update it; the result says whether it is still open."""
         # From the time at which it was due, so that the rate holds on average; not so far back that it has to hurry.
         now = time.monotonic()
         self._due_at = max(self._due_at + self._period, now)
         elapsed, self._elapsed = self._elapsed, 0.0
-        return self.thread.submit(self._update, elapsed, reading, frames, has_markers, markers)
+        return self.thread.submit(self._update, elapsed, news, has_markers)
 
-    def _update(self, dt: float, reading: _Reading, frames: "_CameraFrames", has_markers: bool, markers: Any) -> bool:
+    def _update(self, dt: float, news: "_News", has_markers: bool) -> bool:
         viewer = self.viewer
         if getattr(viewer, "is_closed", False) or not viewer.is_running():
             return False
-        if frames.images:
+        if news.colors is not self._colors:
+            self._colors = news.colors
+            if hear := getattr(viewer, "show_shape_colors", None):
+                hear(news.colors)
+        if news.images:
             if hear := getattr(viewer, "show_camera_infos", None):
-                hear(frames.infos)
-            viewer.show_camera_images(frames.images)
+                hear(news.infos)
+            viewer.show_camera_images(news.images)
         if has_markers:
-            viewer.show_markers(markers)
-        with reading():
+            viewer.show_markers(news.markers)
+        with news.reading():
             viewer.step(0.0 if viewer.is_rendering_paused() else dt)
         return True
 
@@ -140,6 +145,7 @@ class Viewers:
         dt: float,
         forward: Callable[[], None],
         refresh: Callable[[], None],
+        colors: Any,
         cameras: Mapping[str, Any],
         collect_markers: Callable[[], Any],
     ) -> bool:
@@ -150,6 +156,7 @@ class Viewers:
             forward: Announces writes, called where a viewer cannot do without.
             refresh: Brings poses up to date, called where a viewer will read them: on the thread that steps, which has
                 the engine's data at hand, and once for all of them.
+            colors: What shapes are drawn in, `(N, S, 4)`; None is the model's own.
             cameras: The simulation's cameras by name.
             collect_markers: Returns the extra geometry, None where there is none.
 
@@ -164,14 +171,15 @@ class Viewers:
         wanted = {name for names in self._ask_all(due, "wanted_cameras", ()) for name in names}
         marking = [viewing for viewing in due if self._ask(viewing, "wants_markers", False)]
         are_reading = [self._ask(viewing, "wants_poses", True, viewing.elapsed) for viewing in due]
-        frames = _camera_frames(cameras, wanted)
+        images, infos = _camera_frames(cameras, wanted)
         markers = _markers(collect_markers) if marking else None
         reading: _Reading = nullcontext
         if any(are_reading):  # after all that others do on this thread: nobody compares again
             refresh()
             reading = self._read_refreshed
         due = [viewing for viewing in due if viewing in self._viewings]
-        updates = [(viewing, viewing.start_update(reading, frames, viewing in marking, markers)) for viewing in due]
+        news = _News(colors, images, infos, markers, reading)
+        updates = [(viewing, viewing.start_update(news, viewing in marking)) for viewing in due]
         for viewing, update in updates:
             self._finish(viewing, update, viewing.timeout())
         return any(self._ask_all(tuple(self._viewings), "consume_reset_request", False))
@@ -301,20 +309,23 @@ def _markers(collect: Callable[[], Any]) -> Any:
         return None
 
 
-class _CameraFrames(NamedTuple):
-    """Images of cameras, and what each shows beside its pixels, by name."""
+class _News(NamedTuple):
+    """What there is to show beside the poses, and how those are read."""
 
-    images: dict[str, np.ndarray]
-    infos: dict[str, Any]
+    colors: Any
+    images: Mapping[str, np.ndarray]
+    infos: Mapping[str, Any]
+    markers: Any
+    reading: _Reading
 
 
-def _camera_frames(cameras: Mapping[str, Any], wanted: set[str]) -> _CameraFrames:
-    """Images of the wanted cameras, as far as there are any."""
-    frames = _CameraFrames({}, {})
+def _camera_frames(cameras: Mapping[str, Any], wanted: set[str]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Images of the wanted cameras, as far as there are any, and what each shows beside its pixels."""
+    images, infos = {}, {}
     for name in sorted(wanted & set(cameras)):
         try:
             data = cameras[name].data
-            frames.images[name], frames.infos[name] = data.lease("rgb").numpy(), data.info
+            images[name], infos[name] = data.lease("rgb").numpy(), data.info
         except (SceneDataError, ValueError) as error:  # a frame that could not be made is missing, and no more
             _logger.warning("No image of camera %r for the viewers: %s", name, error)
-    return frames
+    return images, infos

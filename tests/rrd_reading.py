@@ -30,6 +30,7 @@ class Recorded:
         self.static: dict[tuple[str, str], Any] = {}
         self.rows: dict[tuple[str, str], list[tuple[float, int, Any]]] = {}
         self.timelines: set[str] = set()
+        sent_last: dict[tuple[str, str], bytes] = {}
         for chunk in reader.stream(store=self.recordings[0]):
             batch = chunk.to_record_batch()
             self.timelines |= set(chunk.timeline_names)
@@ -42,7 +43,11 @@ class Recorded:
                         continue
                     key = (chunk.entity_path, name)
                     if chunk.is_static:
-                        self.static[key] = _values(column[row])
+                        # Chunks come in any order; ids of rows grow with the time of their sending.
+                        row_id = batch.column("rerun.controls.RowId")[row].as_py()
+                        if row_id > sent_last.get(key, b""):
+                            sent_last[key] = row_id
+                            self.static[key] = _values(column[row])
                     else:
                         seconds = batch.column("sim_time")[row].value * 1e-9
                         step = batch.column("step")[row].as_py()

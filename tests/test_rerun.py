@@ -489,12 +489,14 @@ def test_a_height_field_that_changes_is_sent_again(tmp_path, max_trees):
         web_port=None, grpc_port=None, record_to_rrd=tmp_path / "run.rrd", record_fps=1e6, max_trees=max_trees
     )
     with SimulationContext(SimulationCfg(physics, visualizer_cfgs=[viewer])) as sim:
+        sim.appearance.set_shape_colors((0.0, 1.0, 0.0), "hills")
         sim.step()
         model.hfield_data[:] = (0.0, 0.0, 0.5, 0.5)
         sim.step()
     recorded = Recorded(tmp_path / "run.rrd")
     hills = "/World/envs/env_0/world/hills" if max_trees else r"/World/envs/env_\*/world/hills"
     assert np.array(recorded.static[hills, "Mesh3D:vertex_positions"])[:, 2].max() == pytest.approx(0.5)
+    assert _rgba(recorded.static[hills, "Mesh3D:albedo_factor"][0]) == (0, 255, 0, 255)
 
 
 def test_extra_geometry_comes_and_goes(model, tmp_path):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scene_data.geometry_sources import PackedGeometry
 from scene_data.provider import SceneDataProvider
@@ -209,6 +210,14 @@ class BaseVisualizer(ABC):
 
     def show_markers(self, markers: PackedGeometry | None) -> None:  # noqa: B027 - nothing to do unless overridden
         """Show extra geometry in place of what was shown before; None is nothing."""
+
+    def show_shape_colors(self, colors: NDArray[np.float32] | None) -> None:  # noqa: B027 - nothing to do unless overridden
+        """Hear that shapes have other colours from the next `step` on, those that `sim.appearance` sets.
+
+        Args:
+            colors: RGBA in [0, 1], `(N, S, 4)`, for all environments and all shapes of the scene description; never
+                written to. None is the model's own.
+        """
 
     @classmethod
     def takes_screenshots(cls) -> bool:

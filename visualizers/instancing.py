@@ -51,14 +51,14 @@ class Instances:
         positions: In the body's frame, (3,) each [m].
         quaternions: In the body's frame, (4,) each, (x, y, z, w).
         scales: Factors of the geometry's axes, (3,) each.
-        rgba: Colours, (4,) each.
+        shapes: The shape that each is part of; nothing where they are parts of none.
     """
 
     bodies: list[int] = field(default_factory=list)
     positions: list[NDArray] = field(default_factory=list)
     quaternions: list[NDArray] = field(default_factory=list)
     scales: list[NDArray] = field(default_factory=list)
-    rgba: list[NDArray] = field(default_factory=list)
+    shapes: list[ShapeDescription] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.bodies)
@@ -69,7 +69,7 @@ class Instances:
         self.positions.append(shape.position + _rotated(shape.quaternion, place))
         self.quaternions.append(_product(shape.quaternion, turn))
         self.scales.append(np.array(tuple(scale)))
-        self.rgba.append(shape.rgba)
+        self.shapes.append(shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +207,6 @@ def body_frames(scene: SceneDescription) -> Instances:
         frames.positions.append(np.zeros(3))
         frames.quaternions.append(_IDENTITY)
         frames.scales.append(np.ones(3))
-        frames.rgba.append(np.ones(4))
     return frames
 
 

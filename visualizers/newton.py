@@ -53,6 +53,7 @@ class NewtonVisualizer(BaseVisualizer):
         self._scene: NewtonScene | None = None
         self._description: SceneDescription | None = None
         self._markers: PackedGeometry | None = None
+        self._colors: NDArray[np.float32] | None = None
         self._height_fields: HeightFieldWatch | None = None
         self._spacing = 0.0
         self._drawing: Future | None = None
@@ -163,6 +164,10 @@ class NewtonVisualizer(BaseVisualizer):
         """Show extra geometry in place of what was shown before."""
         self._markers = markers
 
+    def show_shape_colors(self, colors: NDArray[np.float32] | None) -> None:
+        """Draw shapes in other colours, all environments' `(N, S, 4)`; how opaque they are stays."""
+        self._colors = colors
+
     def apply_forces(self, state: Any) -> None:
         """Add to a Newton engine's state what the user pulls at with the mouse.
 
@@ -207,7 +212,7 @@ class NewtonVisualizer(BaseVisualizer):
         self._description = scene = provider.backend.describe_scene()
         spacing = self.cfg.env_spacing
         self._spacing = default_spacing(provider, scene) if spacing is None else spacing
-        self._markers = None
+        self._markers = self._colors = None
         self._height_fields = HeightFieldWatch(provider, scene)
         self._scene = self._build(provider, scene)
         reach = float(np.abs(self._scene.offsets).max()) if len(self.env_ids) else 0.0
@@ -236,6 +241,7 @@ class NewtonVisualizer(BaseVisualizer):
             old = self._scene.description
             fields = tuple(changed.get(index, field) for index, field in enumerate(old.height_fields))
             self._scene = self._build(self.provider, replace(old, height_fields=fields))
+        self._scene.show_colors(self._colors)
         self._scene.read()
         self._scene.show(self._markers)
 

@@ -19,6 +19,7 @@ from .newton_deformables import NewtonDeformables
 from .newton_markers import NewtonMarkers
 from .newton_meshes import NewtonMeshes
 from .newton_window import NewtonWindow
+from .shape_colors import ShapeColors
 
 __all__ = ["NewtonScene"]
 
@@ -71,6 +72,13 @@ class NewtonScene:
             mesh_of=meshes.of,
         )
         self.model = look.model
+        self._colors = ShapeColors(scene)
+        self._shapes = look.shapes
+        worlds = (
+            np.zeros(len(look.shapes), np.int64) if look.model.shape_world is None else look.model.shape_world.numpy()
+        )
+        # What all environments share looks as in the first of them.
+        self._envs_of_shapes = worlds if self._is_empty else env_ids[np.maximum(worlds, 0)]
         self.state = look.model.state()
         window.set_model(look.model)
         window.set_world_offsets((spacing, spacing, 0.0) if is_spread else (0.0, 0.0, 0.0))
@@ -89,6 +97,12 @@ class NewtonScene:
             if not self._is_empty and self._provider.get_transforms(self._poses, self._mapping, count=self._count):
                 self.state.body_q = self._poses.transforms
             self._deformables.read()
+
+    def show_colors(self, colors: NDArray[np.float32] | None) -> None:
+        """Draw shapes in these colours, RGBA `(N, S, 4)`; None is the model's. Opacities stay as they are."""
+        shown = self.model.shape_color
+        if self._colors.change(colors) and shown is not None:
+            shown.assign(np.ascontiguousarray(self._colors.table[self._envs_of_shapes, self._shapes, :3]))
 
     def show(self, markers: PackedGeometry | None) -> None:
         """Hand what was read, and extra geometry, to the window."""

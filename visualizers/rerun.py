@@ -179,6 +179,11 @@ class RerunVisualizer(BaseVisualizer):
             self._set_time()
             self._markers.show(markers)
 
+    def show_shape_colors(self, colors: NDArray[np.float32] | None) -> None:
+        """Show shapes in other colours, all environments' `(N, S, 4)`."""
+        if self._scene is not None:
+            self._scene.show_colors(colors)
+
     # -- inside
 
     def _show(self, provider: SceneDataProvider, scene: SceneDescription) -> None:

@@ -12,8 +12,8 @@ from scene_data.usd_paths import join_path
 
 from .deforming import DeformingAsset, DeformingPoints, deforming_assets, for_all_envs, with_texture
 from .rerun_arrays import as_rows, log_components
-from .rerun_geometry import colour_bytes
 from .rerun_scene import ALL_ENVS, entity_path
+from .texturing import colour_bytes
 
 __all__ = ["RerunDeformables"]
 

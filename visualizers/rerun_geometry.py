@@ -10,9 +10,9 @@ from scene_data.scene import HeightFieldDescription, SceneDescription, ShapeDesc
 from scene_data.tessellation import Surface, tessellate, tessellate_height_field
 
 from .instancing import mesh_surface
-from .texturing import Skin, skin_of
+from .texturing import Skin, colour_bytes, skin_of
 
-__all__ = ["Geometry", "RerunGeometry", "colour_bytes"]
+__all__ = ["Geometry", "RerunGeometry", "recoloured"]
 
 Geometry = rr.Boxes3D | rr.Ellipsoids3D | rr.Capsules3D | rr.Cylinders3D | rr.Mesh3D
 
@@ -98,9 +98,12 @@ class RerunGeometry:
         return tessellate(shape.type, size), None
 
 
-def colour_bytes(rgba: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Colours in [0, 1] as bytes."""
-    return (np.clip(rgba, 0.0, 1.0) * 255.0).round().astype(np.uint8)
+def recoloured(kind: type[Geometry], rgba: NDArray[np.float32]) -> Geometry:
+    """New colours `(E, 4)` of a shape of this kind, one for each of its instances; a mesh has that of the first."""
+    colours = colour_bytes(rgba)
+    if issubclass(kind, rr.Mesh3D):
+        return kind.from_fields(albedo_factor=colours[0])
+    return kind.from_fields(colors=colours)
 
 
 def _textured(skin: Skin) -> rr.Mesh3D:

@@ -8,7 +8,8 @@ from scene_data.geometry_sources import PackedGeometry
 from scene_data.scene import ShapeType
 
 from .marker_rows import MarkerRows, marker_rows
-from .rerun_geometry import Geometry, colour_bytes
+from .rerun_geometry import Geometry
+from .texturing import colour_bytes
 
 __all__ = ["RerunMarkers"]
 

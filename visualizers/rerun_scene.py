@@ -20,7 +20,8 @@ from .height_fields import HeightFieldWatch
 from .instance_poses import InstancePoses, PlacedInstances
 from .instancing import Instances
 from .rerun_arrays import as_rows, instance_poses, log_components, transform
-from .rerun_geometry import Geometry, RerunGeometry
+from .rerun_geometry import Geometry, RerunGeometry, recoloured
+from .shape_colors import ShapeColors
 
 __all__ = ["ALL_ENVS", "RerunScene", "entity_path"]
 
@@ -38,6 +39,15 @@ class _Place(NamedTuple):
     start: int
     end: int
     is_static: bool
+
+
+class _Drawn(NamedTuple):
+    """An entity that shows a shape, as what, and in which environments."""
+
+    path: str
+    shape: ShapeDescription
+    kind: type[Geometry]
+    envs: NDArray[np.int64]
 
 
 class RerunScene:
@@ -69,7 +79,9 @@ class RerunScene:
         reach = float(np.abs(offsets).max()) if len(offsets) else 0.0
         self._is_spread = reach > 0.0
         self._height_fields = HeightFieldWatch(provider, scene)
-        self._terrains: list[tuple[str, ShapeDescription, int]] = []
+        self._terrains: list[_Drawn] = []
+        self._drawn: list[_Drawn] = []
+        self._colors = ShapeColors(scene)
         self._geometry = RerunGeometry(scene, max(10.0 * scene.extent, 4.0 * reach), self._is_spread)
         shapes = [s for s in scene.shapes if s.group in geom_groups and s.rgba[3] > 0.0] if len(env_ids) else []
         self._is_tree = is_tree
@@ -83,6 +95,12 @@ class RerunScene:
         self._moving = [place for place in places if not place.is_static]
         if placed := self._poses.read():
             self._send(placed, places)
+
+    def show_colors(self, colors: NDArray[np.float32] | None) -> None:
+        """Send what shapes are coloured in, RGBA `(N, S, 4)`, for good; None is the model's."""
+        if self._colors.change(colors):
+            for drawn in self._drawn:
+                self._keep_colours(drawn)
 
     def update(self, has_passed: bool) -> bool:
         """Send where everything is that moves; whether anything was sent.
@@ -112,13 +130,11 @@ class RerunScene:
                 if env in self._envs_of(shape):
                     turn = rr.Quaternion(xyzw=shape.quaternion)
                     place = rr.Transform3D(translation=shape.position, quaternion=turn)
-                    self._keep_shape(join_path(root, shape.path_name), shape, look)
+                    self._keep_shape(join_path(root, shape.path_name), shape, look, np.array([env]))
                     self._keep(join_path(root, shape.path_name), place)
         bodies = _framed_bodies(scene)
         count = len(bodies)
-        frames = Instances(
-            bodies, [np.zeros(3)] * count, [np.array(_IDENTITY)] * count, [np.ones(3)] * count, [np.ones(4)] * count
-        )
+        frames = Instances(bodies, [np.zeros(3)] * count, [np.array(_IDENTITY)] * count, [np.ones(3)] * count)
         names = [scene.bodies[body].path_name for body in bodies]
         roots = [scene.env_path(env) for env in self._env_ids.tolist()]
         self._paths = [entity_path(join_path(root, name)) for root in roots for name in names]
@@ -133,8 +149,9 @@ class RerunScene:
         """The geometry of all environments; the instances of each shape are what is placed."""
         root = self._scene.clone_plan.root.format(ALL_ENVS)
         for shape in shapes:
-            count = len(self._envs_of(shape))
-            self._keep_shape(join_path(root, shape.path_name), shape, self._geometry.of(shape, count), count)
+            envs = self._envs_of(shape)
+            count = len(envs)
+            self._keep_shape(join_path(root, shape.path_name), shape, self._geometry.of(shape, count), envs)
             if shape.body == WORLD:
                 places = shape.position + offsets[:count]
                 poses = rr.InstancePoses3D(translations=places, quaternions=[shape.quaternion] * count)
@@ -158,19 +175,24 @@ class RerunScene:
         """Send what stays as it is."""
         self._recording.log(entity_path(path), *components, static=True, strict=True)
 
-    def _keep_shape(self, path: str, shape: ShapeDescription, look: Geometry, count: int = 1) -> None:
+    def _keep_shape(self, path: str, shape: ShapeDescription, look: Geometry, envs: NDArray[np.int64]) -> None:
         self._keep(path, look)
+        self._drawn.append(drawn := _Drawn(path, shape, type(look), envs))
         if shape.height_field is not None:
-            self._terrains.append((path, shape, count))
+            self._terrains.append(drawn)
+
+    def _keep_colours(self, drawn: _Drawn) -> None:
+        self._keep(drawn.path, recoloured(drawn.kind, self._colors.of((drawn.shape,), drawn.envs)))
 
     def _change_terrains(self) -> bool:
         """Send the height fields that have changed, for good; whether there were any."""
         changed = self._height_fields.changed() if self._terrains else {}
         for index, field in changed.items():
             self._geometry.change_height_field(index, field)
-        for path, shape, count in self._terrains:
-            if shape.height_field in changed:
-                self._keep(path, self._geometry.of(shape, count))
+        for drawn in self._terrains:
+            if drawn.shape.height_field in changed:
+                self._keep(drawn.path, self._geometry.of(drawn.shape, len(drawn.envs)))
+                self._keep_colours(drawn)
         return bool(changed)
 
     def _send(self, placed: PlacedInstances, places: Sequence[_Place]) -> None:

@@ -1,5 +1,6 @@
 """Textures on shapes, for viewers that want an image and a coordinate per vertex."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 from scene_data.scene import MaterialDescription, SceneDescription, ShapeDescription, ShapeType, TextureType
 from scene_data.tessellation import Surface, planar_texcoords
 
-__all__ = ["Skin", "skin_of"]
+__all__ = ["Skin", "colour_bytes", "skin_of"]
 
 # For each face of a cube texture, in the order of `TextureDescription.faces`: the axis that it faces, and those along
 # which its columns (to the right) and rows (downwards) run.
@@ -107,3 +108,8 @@ def _cube_mapped(
     texcoords = np.stack((column, 1.0 - (face[:, None] + row) / face_count), axis=-1).reshape(-1, 2)
     faces = np.arange(len(corners), dtype=np.int32).reshape(-1, 3)
     return Surface(points, surface.normals[corners], faces), texcoords.astype(np.float32)
+
+
+def colour_bytes(colour: NDArray | Sequence[float]) -> NDArray[np.uint8]:
+    """Colours in [0, 1] as bytes."""
+    return (np.clip(colour, 0.0, 1.0) * 255.0).round().astype(np.uint8)

@@ -61,6 +61,7 @@ class ViserVisualizer(BaseVisualizer):
         self._unrecorded = 0.0
         self._images_due = 0.0
         self._spacing = 0.0
+        self._colors: NDArray[np.float32] | None = None
 
     @property
     def address(self) -> str | None:
@@ -99,7 +100,7 @@ class ViserVisualizer(BaseVisualizer):
         is_frame = self._advance_recording(dt)
         if not clients and not is_frame:
             return
-        self._scene.update()
+        self._update_scene(self._scene)
         seconds = self.provider.simulation_time_ns * 1e-9
         if clients:
             self._panel.show_status(seconds, len(self.env_ids), self.provider.num_envs)
@@ -128,6 +129,7 @@ class ViserVisualizer(BaseVisualizer):
             return
         scene = self.provider.backend.describe_scene()
         if scene is not self._description:
+            self._colors = None
             self._scene.remove()
             self.env_ids = self._chosen_envs(max(self.provider.num_envs, 1))
             self.server.gui.reset()
@@ -190,6 +192,10 @@ class ViserVisualizer(BaseVisualizer):
         if self._scene is not None:
             self._scene.show_markers(markers)
 
+    def show_shape_colors(self, colors: NDArray[np.float32] | None) -> None:
+        """Show shapes in other colours, all environments' `(N, S, 4)`; what has a texture stays as it is."""
+        self._colors = colors
+
     def screenshot(self, width: int, height: int) -> np.ndarray:
         """What a browser shows, uint8 (height, width, 3): one that is connected, else one that is started for it.
 
@@ -200,10 +206,14 @@ class ViserVisualizer(BaseVisualizer):
             raise RuntimeError("the viewer is not open")
         with contextlib.nullcontext() if self.server.get_clients() else headless_browser(self.url):
             client = self._wait_for_client()
-            self._scene.update()
+            self._update_scene(self._scene)
             return self._settled_picture(client, width, height)
 
     # -- inside
+
+    def _update_scene(self, scene: ViserScene) -> None:
+        scene.show_colors(self._colors)
+        scene.update()
 
     def _wait_for_client(self) -> viser.ClientHandle:
         assert self.server is not None

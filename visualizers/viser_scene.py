@@ -1,7 +1,6 @@
 """The scene as viser shows it: sent once, and its poses again and again."""
 
 import io
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,9 @@ from scene_data.scene import SceneDescription, ShapeDescription, ShapeType
 
 from .height_fields import HeightFieldWatch
 from .instance_poses import InstancePoses, PlacedInstances
-from .instancing import InstanceGroup, body_frames, instance_groups, with_height_field
-from .texturing import Skin
+from .instancing import InstanceGroup, Instances, body_frames, instance_groups, with_height_field
+from .shape_colors import ShapeColors
+from .texturing import Skin, colour_bytes
 from .viser_contacts import ViserContacts
 from .viser_deformables import ViserDeformables
 from .viser_markers import ViserMarkers
@@ -37,7 +37,8 @@ class ViserScene:
     """What stands and moves in one viser server.
 
     Every geometry is one batched mesh over all the environments that are shown. Nothing but poses is sent after that,
-    and only those that have changed and can be seen. A height field is sent again where its data has changed.
+    only those that have changed and can be seen, and colours that were set. A height field is sent again where its data
+    has changed.
 
     Args:
         server: Where to show it.
@@ -62,9 +63,13 @@ class ViserScene:
         self._server = server
         self._provider = provider
         self._scene = scene
+        self._env_ids = env_ids
         self._handles: list[tuple[int, Any]] = []
         self._batches: list[InstanceBatch] = []
         self._terrains: list[tuple[InstanceGroup, Any]] = []
+        self._colors = ShapeColors(scene)
+        self._painted: list[tuple[Any, Instances, NDArray[np.int64]]] = []
+        self._grounds: list[tuple[Any, ShapeDescription]] = []
         self._height_fields = HeightFieldWatch(provider, scene)
         reach = float(np.abs(offsets).max()) if len(offsets) else 0.0
         endless = max(10.0 * scene.extent, 4.0 * reach)
@@ -85,7 +90,7 @@ class ViserScene:
             self._frames: InstanceBatch | None = None
             if placed is not None:
                 for index, (group, shown_in) in enumerate(zip(groups, envs, strict=True)):
-                    self._add_group(index, group, len(shown_in), placed)
+                    self._add_group(index, group, shown_in, placed)
                 self._frames = self._add_frames(len(groups), placed)
                 self.show_frames(False)
             for index, shape in enumerate(ground if len(env_ids) else ()):
@@ -122,6 +127,17 @@ class ViserScene:
             self.contacts.send()
             self._update_terrains()
 
+    def show_colors(self, colors: NDArray[np.float32] | None) -> None:
+        """Show shapes in these colours, RGBA `(N, S, 4)`; None is the model's. What has a texture stays as it is."""
+        if not self._colors.change(colors):
+            return
+        with self._server.atomic():
+            for handle, instances, envs in self._painted:
+                _paint(handle, self._colors.of(instances.shapes, envs))
+            for handle, shape in self._grounds:
+                for name, colour in self._ground_colours(shape).items():
+                    setattr(handle, name, colour)
+
     def show_markers(self, geometry: PackedGeometry | None) -> None:
         """Show extra geometry, in place of what was shown before."""
         self._markers.show(geometry)
@@ -144,6 +160,8 @@ class ViserScene:
         self._handles.clear()
         self._batches.clear()
         self._terrains.clear()
+        self._painted.clear()
+        self._grounds.clear()
 
     def _show(self, part: Any, is_shown: bool) -> None:
         if isinstance(part, InstanceBatch):
@@ -151,17 +169,17 @@ class ViserScene:
             part = part.handle
         part.visible = is_shown
 
-    def _add_group(self, index: int, group: InstanceGroup, env_count: int, placed: PlacedInstances) -> None:
+    def _add_group(self, index: int, group: InstanceGroup, envs: NDArray[np.int64], placed: PlacedInstances) -> None:
         name = f"{_ROOT}/{group.name}"
         rows = slice(*self._poses.starts[index : index + 2])
         positions, wxyz = placed.positions[rows], placed.wxyz[rows]
-        scales = np.tile(np.array(group.instances.scales, dtype=np.float32), (env_count, 1))
+        scales = np.tile(np.array(group.instances.scales, dtype=np.float32), (len(envs), 1))
         if group.skin is not None:
             handle = self._server.scene.add_batched_glb(
                 name, _glb(group.skin), wxyz, positions, batched_scales=scales, lod="off"
             )
         else:
-            rgba = np.tile(np.array(group.instances.rgba), (env_count, 1))
+            rgba = self._colors.of(group.instances.shapes, envs)
             handle = self._server.scene.add_batched_meshes_simple(
                 name,
                 group.surface.points,
@@ -169,11 +187,12 @@ class ViserScene:
                 wxyz,
                 positions,
                 batched_scales=scales,
-                batched_colors=_bytes(rgba[:, :3]),
-                batched_opacities=rgba[:, 3].astype(np.float32) if (rgba[:, 3] < 1.0).any() else None,
+                batched_colors=colour_bytes(rgba[:, :3]),
+                batched_opacities=rgba[:, 3].copy() if (rgba[:, 3] < 1.0).any() else None,
                 lod="off",
                 side="double" if group.is_plane else "front",
             )
+            self._painted.append((handle, group.instances, envs))
         batch = InstanceBatch(handle, index, rows, scales)
         self._handles.append((group.group, batch))
         self._batches.append(batch)
@@ -210,8 +229,6 @@ class ViserScene:
         """A plane of one colour, with the lines of a grid."""
         width, height = 2.0 * shape.size[:2]
         is_endless = is_spread or not (width > 0.0 and height > 0.0)
-        colour = _bytes(shape.rgba[:3])
-        line = _bytes(np.clip(shape.rgba[:3] + (0.12 if shape.rgba[:3].mean() < 0.5 else -0.12), 0.0, 1.0))
         x, y, z, w = shape.quaternion
         handle = self._server.scene.add_grid(
             f"{_ROOT}/{name}",
@@ -220,14 +237,24 @@ class ViserScene:
             infinite_grid=bool(is_endless),
             cell_size=1.0,
             section_size=5.0,
-            cell_color=tuple(line),
-            section_color=tuple(line),
-            plane_color=tuple(colour),
-            plane_opacity=float(shape.rgba[3]),
+            **self._ground_colours(shape),
             position=tuple(shape.position),
             wxyz=(w, x, y, z),
         )
         self._handles.append((shape.group, handle))
+        self._grounds.append((handle, shape))
+
+    def _ground_colours(self, shape: ShapeDescription) -> dict[str, Any]:
+        """Colours of the one ground that all environments share: those of the first of them."""
+        rgba = self._colors.of((shape,), self._env_ids[:1])[0]
+        colour, opacity = rgba[:3], float(rgba[3])
+        line = tuple(colour_bytes(colour + (0.12 if colour.mean() < 0.5 else -0.12)))
+        return {
+            "plane_color": tuple(colour_bytes(colour)),
+            "plane_opacity": opacity,
+            "cell_color": line,
+            "section_color": line,
+        }
 
 
 def _is_ground(scene: SceneDescription, shape: ShapeDescription) -> bool:
@@ -237,12 +264,20 @@ def _is_ground(scene: SceneDescription, shape: ShapeDescription) -> bool:
     return shape.material is None or not scene.materials[shape.material].textures.keys() & {"rgb", "rgba"}
 
 
+def _paint(handle: Any, rgba: NDArray[np.float32]) -> None:
+    """Send colours, `(K, 4)`, and opacities where they are news: a page builds the mesh anew for those."""
+    send_update(handle, batched_colors=colour_bytes(rgba[:, :3]))
+    shown = handle.batched_opacities
+    if (rgba[:, 3] != (1.0 if shown is None else shown)).any():
+        send_update(handle, batched_opacities=rgba[:, 3].copy())
+
+
 def _glb(skin: Skin) -> bytes:
     """A surface with its texture, as a binary glTF file."""
     material = skin.material
     look = PBRMaterial(
         baseColorTexture=Image.fromarray(np.ascontiguousarray(skin.pixels)),
-        baseColorFactor=_bytes(skin.rgba),
+        baseColorFactor=colour_bytes(skin.rgba),
         roughnessFactor=material.roughness if material.roughness >= 0.0 else 1.0 - 0.5 * material.shininess,
         metallicFactor=max(material.metallic, 0.0),
         alphaMode="BLEND" if skin.rgba[3] < 1.0 or skin.pixels.shape[-1] == 4 else "OPAQUE",
@@ -259,7 +294,3 @@ def _glb(skin: Skin) -> bytes:
     with io.BytesIO() as file:
         mesh.export(file, file_type="glb", include_normals=True)
         return file.getvalue()
-
-
-def _bytes(colour: NDArray | Sequence[float]) -> NDArray[np.uint8]:
-    return (np.clip(colour, 0.0, 1.0) * 255.0).round().astype(np.uint8)
