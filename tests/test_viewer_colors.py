@@ -138,6 +138,18 @@ class TestViser:
         assert self.shown(viewer, "ground_0", "plane_opacity") == 0.25
         assert self.shown(viewer, "_box", "batched_opacities").tolist() == [1.0, 0.5, 1.0, 1.0, 1.0, 1.0]
 
+    def test_only_what_has_changed_is_sent(self, viser):
+        sim, viewer = viser
+        sim.step()
+        sent: list[Any] = []
+        queue = viewer.server.scene._queue_scene_message
+        viewer.server.scene._queue_scene_message = lambda message: sent.append(message) or queue(message)
+        sim.appearance.set_material_colors(PAINTS, "paint", env_ids=[0, 1, 2])
+        sim.step()
+        (message,) = (message for message in sent if "color" in str(getattr(message, "updates", {}).keys()))
+        assert list(message.updates) == ["batched_colors"]
+        assert message.name.endswith("_box")
+
     def test_they_stay_with_other_environments_and_a_reset(self, viser):
         sim, viewer = viser
         sim.appearance.set_material_colors(PAINTS, "paint")

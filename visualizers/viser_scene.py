@@ -136,7 +136,8 @@ class ViserScene:
                 _paint(handle, self._colors.of(instances.shapes, envs))
             for handle, shape in self._grounds:
                 for name, colour in self._ground_colours(shape).items():
-                    setattr(handle, name, colour)
+                    if colour != getattr(handle, name):
+                        setattr(handle, name, colour)
 
     def show_markers(self, geometry: PackedGeometry | None) -> None:
         """Show extra geometry, in place of what was shown before."""
@@ -265,8 +266,10 @@ def _is_ground(scene: SceneDescription, shape: ShapeDescription) -> bool:
 
 
 def _paint(handle: Any, rgba: NDArray[np.float32]) -> None:
-    """Send colours, `(K, 4)`, and opacities where they are news: a page builds the mesh anew for those."""
-    send_update(handle, batched_colors=colour_bytes(rgba[:, :3]))
+    """Send colours, `(K, 4)`, and opacities, where they are news: a page builds the mesh anew for other opacities."""
+    colours = colour_bytes(rgba[:, :3])
+    if not np.array_equal(colours, handle.batched_colors):
+        send_update(handle, batched_colors=colours)
     shown = handle.batched_opacities
     if (rgba[:, 3] != (1.0 if shown is None else shown)).any():
         send_update(handle, batched_opacities=rgba[:, 3].copy())
